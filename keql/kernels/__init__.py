@@ -10,7 +10,6 @@ from keql.kernels._base import Exponentiation, Kernel, Product, Sum, as_kernel
 from keql.kernels._envelope import Envelope
 from keql.kernels._features import (
     Dictionary,
-    ElementaryTable,
     combinations,
     narrow_and_wide,
 )

@@ -11,7 +11,7 @@ import numpy as np
 
 from keql._numerics.arguments import as_numbers, as_rows, in_short, naming
 from keql._numerics.autodiff import differentiate, parameter_names
-from keql._numerics.elementary import FAMILIES, Elementary
+from keql._numerics.elementary import Elementary, ElementaryTable
 from keql.kernels._active import NonStationaryKernel
 from keql.kernels._base import Product
 from keql.kernels._multi_index import as_multi_index, distinct_rows, leibniz
@@ -267,97 +267,6 @@ class Dictionary(FeatureKernel):
         return Dictionary(self.functions, scale, self.columns)
 
 
-class ElementaryTable:
-    """Many elementary functions of the same columns, evaluated together.
-
-    functions : sequence of Elementary. They are m.
-    columns : list of str. The d columns, by name.
-    """
-
-    def __init__(self, functions, columns):
-        exponents = np.zeros((len(columns), len(functions)), dtype=int)
-        groups = {}
-        for i, f in enumerate(functions):
-            for name, power in f.powers:
-                exponents[columns.index(name), i] += power
-            if f.family:
-                places = tuple(columns.index(n) for n in (*f.arguments, *f.flux))
-                key = f.family, places, f.slope, f.origin, bool(f.flux)
-                groups.setdefault(key, []).append((i, f.parameter))
-        self.n_functions, self.exponents = len(functions), exponents
-        self.powers = {
-            column: _Powers(own) for column, own in enumerate(exponents) if any(own)
-        }
-        lowered = exponents - (exponents != 0)
-        self.lowered = {column: _Powers(lowered[column]) for column in self.powers}
-        self.groups, self.fluxes = [], []
-        for (family, places, is_slope, origin, has_flux), own in groups.items():
-            f, (rows, k) = FAMILIES[family], map(np.array, zip(*own, strict=True))
-            pair = (f.slope, f.slope_rate) if is_slope else (f.value, f.rate)
-            if has_flux:
-                third = f.slope_bend if is_slope else f.bend
-                self.fluxes.append((*pair, third, places, rows, k[:, None]))
-            else:
-                self.groups.append((*pair, places, origin, rows, k[:, None]))
-        self.arguments = {
-            column for _, _, places, *_ in self.groups for column in places
-        }
-
-    def __call__(self, S):
-        """Values (m, n) at the rows of S (n, d)."""
-        return self.multiplied(S, self.functions(S))
-
-    def derivative(self, S, column):
-        """Their derivatives (m, n) in one of the columns."""
-        return self.derivatives(S, [column])[0]
-
-    def derivatives(self, S, columns, F=None):
-        """Those in several of the columns, a list.
-
-        F : ndarray of shape (m, n), default=None. The functions if they are known.
-        """
-        F, found = self.functions(S) if F is None else F, []
-        powers = {column: own(S[:, column]) for column, own in self.powers.items()}
-        for column in columns:
-            total = np.zeros(F.shape)
-            if column in self.arguments:
-                for _, rate, places, origin, rows, k in self.groups:
-                    if column in places:
-                        sign = 1 if places[0] == column else -1
-                        total[rows] = sign * rate(_argument(S, places, origin), k)
-                if column in powers:
-                    total *= powers[column]
-            if column in powers:
-                lowered = self.lowered[column](S[:, column])
-                total += F * (self.exponents[column][:, None] * lowered)
-            for other, values in powers.items():
-                if other != column:
-                    total *= values
-            for *functions, places, rows, k in self.fluxes:
-                if column in places:
-                    u, *slopes = S[:, places].T
-                    which = places.index(column)
-                    total[rows] = _flux_slopes(functions, u, *slopes, k, which)
-            found.append(total)
-        return found
-
-    def functions(self, S):
-        """Values (m, n) of the functions without the powers of columns."""
-        F = np.ones((self.n_functions, len(S)))
-        for value, _, places, origin, rows, k in self.groups:
-            F[rows] = value(_argument(S, places, origin), k)
-        for value, rate, _, places, rows, k in self.fluxes:
-            u, first, second = S[:, places].T
-            F[rows] = value(u, k) * second + rate(u, k) * first**2
-        return F
-
-    def multiplied(self, S, F):
-        """Functions F (m, n), which are written over, times the powers of columns."""
-        for column, powers in self.powers.items():
-            F *= powers(S[:, column])
-        return F
-
-
 class _Functions:
     """Elementary functions with weights, their values and slopes.
 
@@ -388,36 +297,6 @@ class _Functions:
     def values(self, S):
         """Values (n,) of the combination with the weights."""
         return self.weights @ self.own(S)
-
-
-def _argument(S, places, origin):
-    """What functions are of (n,): one column above an origin, or above another one."""
-    first, *others = places
-    x = S[:, first] - origin
-    return x - S[:, others[0]] if others else x
-
-
-def _flux_slopes(functions, u, first, second, k, which):
-    """Derivatives (m, n) of diffusions f(u) u_xx + f'(u) u_x^2 in one of the columns.
-
-    functions : list of callable. f and its first and second derivative.
-    which : int. 0 for u, 1 for u_x, 2 for u_xx.
-    """
-    value, rate, bend = functions
-    if which == 0:
-        return rate(u, k) * second + bend(u, k) * first**2
-    return value(u, k) if which == 2 else 2 * rate(u, k) * first
-
-
-class _Powers:
-    """Powers (m, n) of values x (n,), each different one taken once."""
-
-    def __init__(self, exponents):
-        different, self.places = np.unique(exponents, return_inverse=True)
-        self.different = different.tolist()
-
-    def __call__(self, x):
-        return np.array([x**power for power in self.different])[self.places]
 
 
 def _derivative(function, columns, S, a):

@@ -15,6 +15,7 @@ from keql._numerics.elementary import (
     FAMILIES,
     ODD,
     Elementary,
+    ElementaryTable,
     at_natural_values,
     diffusivities,
     fast_waves,
@@ -27,7 +28,7 @@ from keql._numerics.elementary import (
 )
 from keql._numerics.linalg import rms
 from keql._regression.functions.terms import Term
-from keql.kernels import Dictionary, ElementaryTable
+from keql.kernels import Dictionary
 
 
 @dataclass(frozen=True)

@@ -44,11 +44,7 @@ def fit_elementary(two_step, hypothesis, context, simpler=None, enough=0.0):
     polynomials, too.
     """
     is_field = len(two_step.variables) > 1
-    data = two_step.observations
-    how = len(data.states), sees_noise(two_step), bool(data.hidden_states)
-    settings = ElementarySettings.of_trajectories(*how)
-    settings = ElementarySettings.of_fields() if is_field else settings
-    settings = replace(settings, against=context.criteria.elementary)
+    settings = _settings_of(two_step, context)
     if is_field:
         problem = simpler.problem.with_grid(*settings.grid)
         iterate = problem.interpolate_from(simpler.problem, simpler.result.solution)
@@ -79,6 +75,17 @@ def fit_elementary(two_step, hypothesis, context, simpler=None, enough=0.0):
             return None
         gain = _gain_on_grid(again, found, search, best, simpler.result.solution)
     return _fit_of_terms(found, best, search, two_step, hypothesis, context, gain)
+
+
+def _settings_of(two_step, context):
+    """Which functions are tried beside exact states, and how far the search goes."""
+    data = two_step.observations
+    if len(two_step.variables) > 1:
+        settings = ElementarySettings.of_fields()
+    else:
+        how = len(data.states), sees_noise(two_step), bool(data.hidden_states)
+        settings = ElementarySettings.of_trajectories(*how)
+    return replace(settings, against=context.criteria.elementary)
 
 
 def fit_functions_along(two_step, hypothesis, context, at_first=False):

@@ -1,0 +1,35 @@
+"""Elementary functions with inner parameters: families, values, grids, tables."""
+
+from keql._numerics.elementary.families import ANGLES, EXPONENTS, FAMILIES
+from keql._numerics.elementary.function import Elementary
+from keql._numerics.elementary.grids import (
+    ODD,
+    at_natural_values,
+    diffusivities,
+    fast_waves,
+    odd_factors,
+    origin_of,
+    powers_of_coordinates,
+    products,
+    state_grid,
+    time_grid,
+)
+from keql._numerics.elementary.table import ElementaryTable
+
+__all__ = [
+    "ANGLES",
+    "EXPONENTS",
+    "Elementary",
+    "ElementaryTable",
+    "FAMILIES",
+    "ODD",
+    "at_natural_values",
+    "diffusivities",
+    "fast_waves",
+    "odd_factors",
+    "origin_of",
+    "powers_of_coordinates",
+    "products",
+    "state_grid",
+    "time_grid",
+]

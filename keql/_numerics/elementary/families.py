@@ -1,0 +1,169 @@
+"""Families of elementary functions of a quantity with an inner parameter.
+
+The inner parameter k of a family has the unit of the quantity, or one over that, or
+none, so that functions of data in other units are the same functions with other
+parameters.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from math import gcd
+
+import autograd.numpy as np
+
+
+@dataclass(frozen=True)
+class Family:
+    """Functions f(x, k) of a quantity x and a parameter k.
+
+    value, slope : callable. f, and k df/dk, its derivative in the logarithm of k.
+    rate, slope_rate : callable. The derivatives of these in x.
+    text, latex : str. How f is written, with {x}, {k}, {kx}, their product, and {to_k},
+        an exponent that is empty if it is 1. What begins with a slash follows the
+        factors of f.
+    symbolic : callable. f in sympy, of that module, x and k.
+    is_positive : bool. Whether x, of a pole the sum of k and x, has to be above zero.
+    is_line : bool. Whether f is a straight line in log k, however far.
+    bend, slope_bend : callable or None. The derivatives of the rates in x, of families
+        that a diffusivity may have.
+    natural : tuple of float. Values of k which laws are known to have, and which are
+        therefore hypotheses of their own, without an unknown: a continuous prior would
+        give them no probability at all. Wrinch and Jeffreys, "On certain fundamental
+        principles of scientific inquiry", Philosophical Magazine 42, 1921.
+    is_angle : bool. Whether these are units, in which x has to be an angle.
+    """
+
+    value: Callable
+    slope: Callable
+    rate: Callable
+    slope_rate: Callable
+    text: str
+    latex: str
+    symbolic: Callable
+    is_positive: bool = False
+    is_line: bool = False
+    bend: Callable | None = None
+    slope_bend: Callable | None = None
+    natural: tuple = ()
+    is_angle: bool = False
+
+
+# Waves of an angle in radians, in degrees, and in turns: whatever its unit, it has one.
+ANGLES = 1.0, np.pi / 180, 2 * np.pi
+# Exponents have no unit. Those of laws are ratios p/q of small whole numbers, as units
+# of powers have to match, or areas and volumes are compared; simple ones are more
+# probable, and these are those with abs(p) + q of at most 5 (Jeffreys, "Theory of
+# probability", 1961, section 1.62, measures complexity by such sums).
+EXPONENTS = tuple(
+    float(Fraction(p, q))
+    for q in range(1, 5)
+    for p in range(q - 5, 6 - q)
+    if gcd(p, q) == 1 and not (q == 1 and p >= 0)
+)
+
+
+def _size(x):
+    """Absolute values, at zero the least number that has a logarithm."""
+    return np.abs(x) + np.finfo(float).tiny
+
+
+FAMILIES = {
+    "sin": Family(
+        lambda x, k: np.sin(k * x),
+        lambda x, k: k * x * np.cos(k * x),
+        lambda x, k: k * np.cos(k * x),
+        lambda x, k: k * np.cos(k * x) - k**2 * x * np.sin(k * x),
+        "sin({kx})",
+        r"\sin({kx})",
+        lambda sympy, x, k: sympy.sin(k * x),
+        natural=ANGLES,
+        is_angle=True,
+    ),
+    "cos": Family(
+        lambda x, k: np.cos(k * x),
+        lambda x, k: -k * x * np.sin(k * x),
+        lambda x, k: -k * np.sin(k * x),
+        lambda x, k: -k * np.sin(k * x) - k**2 * x * np.cos(k * x),
+        "cos({kx})",
+        r"\cos({kx})",
+        lambda sympy, x, k: sympy.cos(k * x),
+        natural=ANGLES,
+        is_angle=True,
+    ),
+    "exp": Family(
+        lambda x, k: np.exp(k * x),
+        lambda x, k: k * x * np.exp(k * x),
+        lambda x, k: k * np.exp(k * x),
+        lambda x, k: k * (1 + k * x) * np.exp(k * x),
+        "exp({kx})",
+        r"\exp({kx})",
+        lambda sympy, x, k: sympy.exp(k * x),
+        bend=lambda x, k: k**2 * np.exp(k * x),
+        slope_bend=lambda x, k: k**2 * (2 + k * x) * np.exp(k * x),
+    ),
+    "log": Family(
+        lambda x, k: np.log(k * x),
+        lambda x, k: np.ones_like(x),
+        lambda x, k: 1 / x,
+        lambda x, k: np.zeros_like(x),
+        "log({kx})",
+        r"\log({kx})",
+        lambda sympy, x, k: sympy.log(k * x),
+        is_positive=True,
+        is_line=True,
+    ),
+    "pole": Family(
+        lambda x, k: 1 / (k + x),
+        lambda x, k: -k / (k + x) ** 2,
+        lambda x, k: -1 / (k + x) ** 2,
+        lambda x, k: 2 * k / (k + x) ** 3,
+        "/({k} + {x})",
+        "/({k} + {x})",
+        lambda sympy, x, k: 1 / (k + x),
+        is_positive=True,
+    ),
+    "peak": Family(
+        lambda x, k: 1 / (k + x**2),
+        lambda x, k: -k / (k + x**2) ** 2,
+        lambda x, k: -2 * x / (k + x**2) ** 2,
+        lambda x, k: 4 * k * x / (k + x**2) ** 3,
+        "/({k} + {x}^2)",
+        "/({k} + {x}^{{2}})",
+        lambda sympy, x, k: 1 / (k + x**2),
+    ),
+    "power": Family(
+        lambda x, k: x**k,
+        lambda x, k: k * x**k * np.log(x),
+        lambda x, k: k * x ** (k - 1),
+        lambda x, k: k * x ** (k - 1) * (1 + k * np.log(x)),
+        "{x}{to_k}",
+        "{x}{to_k}",
+        lambda sympy, x, k: x ** (int(k) if float(k).is_integer() else k),
+        is_positive=True,
+        bend=lambda x, k: k * (k - 1) * x ** (k - 2),
+        slope_bend=lambda x, k: (
+            k * x ** (k - 2) * (2 * k - 1 + k * (k - 1) * np.log(x))
+        ),
+        natural=EXPONENTS,
+    ),
+    "abs": Family(
+        lambda x, k: _size(x) ** k,
+        lambda x, k: k * _size(x) ** k * np.log(_size(x)),
+        lambda x, k: k * np.sign(x) * _size(x) ** (k - 1),
+        lambda x, k: k * np.sign(x) * _size(x) ** (k - 1) * (1 + k * np.log(_size(x))),
+        "|{x}|{to_k}",
+        r"\lvert {x} \rvert{to_k}",
+        lambda sympy, x, k: sympy.Abs(x) ** k,
+        natural=(1.0, 4.0),  # drag as the square of a speed; the fifth power
+    ),
+    "tanh": Family(
+        lambda x, k: np.tanh(k * x),
+        lambda x, k: k * x * (1 - np.tanh(k * x) ** 2),
+        lambda x, k: k * (1 - np.tanh(k * x) ** 2),
+        lambda x, k: k * (1 - np.tanh(k * x) ** 2) * (1 - 2 * k * x * np.tanh(k * x)),
+        "tanh({kx})",
+        r"\tanh({kx})",
+        lambda sympy, x, k: sympy.tanh(k * x),
+    ),
+}
