@@ -45,10 +45,15 @@ def learned_from(rate, initial, t_end, n, error=0.0):
     slopes = np.array([rate(*pair) for pair in zip(t, found.y.T, strict=True)]).T
     slopes *= 1 + error * np.cos(3 * t)
     features = np.column_stack([t, *found.y])
-    part = SimpleNamespace(depends_on=(0, 1))
+    parts = [
+        SimpleNamespace(depends_on=(0, 1), known_part=SimpleNamespace(terms={own: 1.0}))
+        for own in ("x_t", "y_t")
+    ]
+    operators = [SimpleNamespace(name=n, state=n[0]) for n in ("x", "y", "x_t", "y_t")]
     inputs = SimpleNamespace(names=())
     setup = SimpleNamespace(
-        equations=(part, part),
+        equations=tuple(parts),
+        operators=operators,
         inputs=inputs,
         is_system=True,
         rows=[SimpleNamespace(equation=np.repeat([0, 1], len(t)))],
@@ -361,14 +366,32 @@ def test_natural_parameters_are_as_probable_whatever_else_is_offered():
     for n in (3, 30):
         offered = FunctionTable(learned, ElementarySettings(n_parameters=n))
         natural = [t for t in offered.terms if t.function.is_natural]
-        assert np.all(offered.kinds[[t.origin for t in natural], 1] == 2)
-        own = [t for t in natural if t.equation == 0]
+        kinds = offered.kinds[[t.origin for t in natural]].tolist()
+        assert {kind for _, kind in kinds} == {2, 3}  # 3: phases
+        own = [t for t, kind in zip(natural, kinds, strict=True) if kind == [0, 2]]
         odds = TermOdds(offered.kinds)
         term = next(t for t in own if t.function.name == "sin(y)")
         found.append(odds([term.origin]) - odds([]))
         b = 1 + len(own)
         assert found[-1] == pytest.approx(-np.log(len(own) + b - 1), rel=1e-9)
     assert found[0] == pytest.approx(found[1], rel=1e-12)
+
+
+def test_phases_of_an_equation_are_its_own_states_and_differences_from_these():
+    """With a constant: neither has derivatives among the operators."""
+    learned = learned_from(glider, [5.0, 0.7], 10, 60)
+    several = ElementarySettings.of_trajectories(5, False, False)
+    for settings in (ElementarySettings(), several):
+        offered = FunctionTable(learned, settings)
+        sets = [
+            [{t.function.name for t in own if t.equation == e} for e in (0, 1)]
+            for own in offered.couplings()
+        ]
+        assert sets[0] == [{"1", "sin(x)", "sin(y - x)"}, {"1", "sin(y)", "sin(x - y)"}]
+        cosines = {"cos(x)", "cos(y - x)"}, {"cos(y)", "cos(x - y)"}
+        assert sets[1] == [a | b for a, b in zip(sets[0], cosines, strict=True)]
+    free = [t for t in offered.terms if t.function.is_free]
+    assert not free and any(t.function.reference for t in offered.terms)
 
 
 def test_no_set_has_one_form_twice_at_a_natural_value():

@@ -192,7 +192,7 @@ class FunctionTable:
         self.is_system = learned.setup.is_system
         self.state_of = {own.name: own.state for own in learned.setup.operators}
         self.own_states = [
-            {self.state_of[name] for name in part.known_part.terms}
+            {self.state_of[n] for n in self.state_of if n in part.known_part.terms}
             for part in learned.setup.equations
         ]
         periods = learned.observations.periods
