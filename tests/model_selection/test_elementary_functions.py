@@ -15,7 +15,7 @@ from keql import LearnedEquation, OneStepKEqL
 from keql._numerics.elementary import Elementary
 from keql._regression.functions.search import ElementarySearch
 from keql._regression.functions.table import ElementarySettings
-from keql._regression.functions.terms import Term
+from keql._regression.functions.terms import Term, falls_short
 from keql._regression.two_step import Hypothesis
 from keql.exceptions import IdentifiabilityWarning
 from keql.kernels import RBF, Dictionary
@@ -650,7 +650,6 @@ def test_their_search_is_told_of_and_stopped(monkeypatch, capsys):
 
 def test_sets_are_given_up_when_their_evidence_cannot_rise_enough():
     """It gains at best twice as much in each step, as where errors fall so fast."""
-    falls_short = ElementarySearch._falls_short
     assert falls_short(-100.0, -100.0, 0.0, 3)  # it rises no more
     assert falls_short(-100.0, -90.0, 0.0, 3)
     assert not falls_short(-100.0, -110.0, 0.0, 3)  # by 20, 40 and 80 in three steps

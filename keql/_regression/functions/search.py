@@ -27,7 +27,12 @@ from keql._regression.functions.screening import (
     can_be_screened,
     combined,
 )
-from keql._regression.functions.terms import Refined, are_in_products, moved
+from keql._regression.functions.terms import (
+    Refined,
+    are_in_products,
+    falls_short,
+    moved,
+)
 from keql.equation import PolynomialBasis
 from keql.kernels import Dictionary
 
@@ -63,13 +68,20 @@ class ElementarySearch:
             self.first = self.solve(self.problem, terms, values, iterate)
             if self.is_stopped:
                 return None
-        problem, n_rounds = self.problem, self.settings.n_rounds
-        best = self._coupled(iterate)
-        if best is not None and not (self.is_stopped or best.error < enough):
-            given = best.model.problem, list(best.terms), best.values, best.iterate
-            return self._in_rounds(*given, best, enough, n_rounds)
-        if best is not None or self.is_stopped or not self.settings.of_single_states:
-            return best
+        coupled, rounds = self._coupled(iterate), self.settings.n_rounds
+        if self.is_stopped or (coupled is not None and coupled.error < enough):
+            return coupled
+        more = self.settings.of_single_states
+        if coupled is not None and not (self.first is None and more):
+            given = coupled.model.problem, list(coupled.terms), coupled.values
+            return self._in_rounds(*given, coupled.iterate, coupled, enough, rounds)
+        found = [self._uncoupled(start, terms, values, iterate, enough)] if more else []
+        found = filter(None, [*found, coupled])
+        return max(found, key=lambda each: each.score, default=None)
+
+    def _uncoupled(self, start, terms, values, iterate, enough):
+        """The best terms near the start, or those that explain the trajectories."""
+        problem, n_rounds, best = self.problem, self.settings.n_rounds, None
         is_system = self.problem.learned.setup.is_system
         if is_system and not (start and n_rounds and self._has_much_noise):
             best = self._along(iterate, enough)
@@ -155,12 +167,14 @@ class ElementarySearch:
         With the pairs that do, out of all: each further term costs evidence.
         """
         least = -np.inf if self.first is None else self.first.score
-        sets, tried = self.offered.couplings(), []
-        for terms in sets if not self.is_stopped else ():
+        tried = []
+        for terms in self.offered.couplings():
             given = self.problem, terms, np.zeros(len(terms)), iterate
             tried.append(self.solve(*given, least - self.settings.dispensable))
+            if self.is_stopped:
+                return None
         best = max(filter(None, tried), key=lambda each: each.score, default=None)
-        if best is None or self.is_stopped:
+        if best is None:
             return None
         best = self._pruned(best)
         return best if best.score > least else None
@@ -320,7 +334,7 @@ class ElementarySearch:
                 self.is_stopped = True
                 return None
             before, score = score, self._score(model, terms)
-            if step >= settings.first_look and self._falls_short(
+            if step >= settings.first_look and falls_short(
                 score, before, least, settings.patience - step
             ):
                 return None
@@ -342,17 +356,6 @@ class ElementarySearch:
         errors = left_out_errors(model, self.problem.learned.observations)
         score = self._score(model, terms)
         return Refined(tuple(terms), values, iterate, model, score, rms(errors))
-
-    @staticmethod
-    def _falls_short(score, before, least, n_left):
-        """Whether steps will not raise the log evidence to the least that is wanted.
-
-        Of a right set errors fall quadratically: their logarithm, and with it the
-        evidence, gains twice as much in each step as in the last one. What does not
-        suffice even then, in the steps that are left, is given up.
-        """
-        rise = max(score - before, 0.0)
-        return score + rise * (2.0 ** (1 + max(n_left, 0)) - 2) < least
 
     def _score(self, model, terms):
         odds = self.odds([t.origin for t in terms])

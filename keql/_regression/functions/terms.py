@@ -44,6 +44,17 @@ class Refined:
         return any(term.function.family for term in self.terms)
 
 
+def falls_short(score, before, least, n_left):
+    """Whether steps will not raise the log evidence to the least that is wanted.
+
+    Of a right set errors fall quadratically: their logarithm, and with it the
+    evidence, gains twice as much in each step as in the last one. What does not suffice
+    even then, in the steps that are left, is given up.
+    """
+    rise = max(score - before, 0.0)
+    return score + rise * (2.0 ** (1 + max(n_left, 0)) - 2) < least
+
+
 def kind_of(term):
     """What terms have in common that differ in their inner parameters."""
     own = term.function
