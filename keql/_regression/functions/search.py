@@ -71,13 +71,14 @@ class ElementarySearch:
         coupled, rounds = self._coupled(iterate), self.settings.n_rounds
         if self.is_stopped or (coupled is not None and coupled.error < enough):
             return coupled
-        more = self.settings.of_single_states
-        if coupled is not None and not (self.first is None and more):
+        found, more = [], self.settings.of_single_states
+        if coupled is not None and (self._has_much_noise or not more):
             given = coupled.model.problem, list(coupled.terms), coupled.values
-            return self._in_rounds(*given, coupled.iterate, coupled, enough, rounds)
-        found = [self._uncoupled(start, terms, values, iterate, enough)] if more else []
-        found = filter(None, [*found, coupled])
-        return max(found, key=lambda each: each.score, default=None)
+            found = [self._in_rounds(*given, coupled.iterate, coupled, enough, rounds)]
+        if more and not self.is_stopped:
+            found += [self._uncoupled(start, terms, values, iterate, enough)]
+        found = [own for own in (*found, coupled) if own is not None]
+        return max(found, key=lambda own: own.score, default=None)
 
     def _uncoupled(self, start, terms, values, iterate, enough):
         """The best terms near the start, or those that explain the trajectories."""
@@ -162,10 +163,7 @@ class ElementarySearch:
         return sorted({term.equation for term in self.offered.terms})
 
     def _coupled(self, iterate):
-        """Phases that pull each other, if these are more probable than the start.
-
-        With the pairs that do, out of all: each further term costs evidence.
-        """
+        """Pairs of phases that pull each other, if more probable than the start."""
         least = -np.inf if self.first is None else self.first.score
         tried = []
         for terms in self.offered.couplings():
