@@ -42,7 +42,8 @@ class CondensedRows:
 
     def log_volume(self, noise):
         """By which the density is lower, of what was left out and the units of rows."""
-        return float(self.n_idle @ np.log(noise)) - self.log_weights
+        left = self.n_idle > 0  # others may have no noise
+        return float(self.n_idle[left] @ np.log(noise[left])) - self.log_weights
 
 
 def condensed(matrix, levels, weights, n_levels, times=2):
