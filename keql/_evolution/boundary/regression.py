@@ -105,7 +105,8 @@ class BoundaryValueRegression:
     def with_prior(self, prior):
         """The same observations with another prior."""
         own = self.boundary, self.maps, self.functions
-        return BoundaryValueRegression(*own, prior, self.rows)
+        is_alike = np.shape(prior.noise) == np.shape(self.prior.noise)
+        return BoundaryValueRegression(*own, prior, self.rows if is_alike else None)
 
     def log_likelihood(self, prior):
         """Log marginal likelihood of the observations, up to a constant.
