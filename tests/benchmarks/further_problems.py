@@ -1,9 +1,10 @@
-"""More problems of the family unseen: with inputs, around a centre, of few values."""
+"""More problems of the family unseen: inputs, centres, few values, and phases."""
 
 from dataclasses import replace
 
 import numpy as np
 from numpy.polynomial import Polynomial
+from scipy.integrate import solve_ivp
 from scipy.special import jv, jvp
 from suite_problems import SuiteProblem, ode
 
@@ -96,6 +97,56 @@ def tank():
     return controlled(lambda w, u: 1.5 * (1 + w) - 0.8 * u**0.5, [1.5], 15, 40)
 
 
+def swings(rates, names, initial, t_end, n):
+    """Angles whose second derivatives are rates(angles, speeds), seen n times."""
+    k = len(names)
+
+    def slopes(t, y):
+        return np.concatenate([y[k:], rates(y[:k], y[k:])])
+
+    how = {"dense_output": True, "rtol": 1e-11, "atol": 1e-13}
+    solution = solve_ivp(slopes, (0, t_end), initial, "LSODA", **how).sol
+    t, t_test = np.linspace(0, t_end, n), np.linspace(0, t_end, 500)
+    states = solution(t_test)
+    settings = {
+        "operators": (*names, *(f"{name}_t" for name in names)),
+        "known_part": tuple(f"{name}_tt" for name in names),
+        "variables": ("t",),
+        "states": names,
+    }
+    return SuiteProblem(
+        settings,
+        t[:, None],
+        solution(t)[:k].T,
+        t_test[:, None],
+        states[:k].T,
+        features=np.column_stack([t_test, *states]),
+        parts=-np.array([rates(y[:k], y[k:]) for y in states.T]),
+    )
+
+
+def power_grid():
+    """Three generators, one of which feeds the others, joined by three lines."""
+    lines = np.array([[0.0, 1.2, 0.8], [1.2, 0.0, 1.0], [0.8, 1.0, 0.0]])
+    power = np.array([0.5, -0.2, -0.3])
+
+    def rates(angles, speeds):
+        ahead = np.sin(angles - angles[:, None])
+        return power - 0.2 * speeds + np.sum(lines * ahead, axis=1)
+
+    return swings(rates, ("a", "b", "c"), [0.0, 1.2, -0.8, 1.0, -1.0, 0.3], 14, 70)
+
+
+def coupled_pendulums():
+    """Two pendulums whose angles pull each other."""
+
+    def rates(angles, speeds):
+        pulled = 0.5 * np.sin(angles[::-1] - angles)
+        return pulled - np.sin(angles) - 0.05 * speeds
+
+    return swings(rates, ("u", "v"), [1.5, -0.5, 0.0, 0.0], 12, 60)
+
+
 FURTHER = {
     "controlled pendulum": pendulum,
     "controlled pendulum 2%": pendulum,
@@ -106,4 +157,8 @@ FURTHER = {
     "trap": trap,
     "trap 2%": trap,
     "few values 2%": swing,
+    "power grid": power_grid,
+    "power grid 2%": power_grid,
+    "coupled pendulums": coupled_pendulums,
+    "coupled pendulums 2%": coupled_pendulums,
 }
