@@ -58,7 +58,8 @@ class ElementarySettings:
     n_small : int. All sets of few products are compared, of sizes up to which there are
         not more than this.
     n_tried : int. Sets of each size that are solved for in each linearisation.
-    n_rounds : int. Linearisations.
+    n_rounds : int. Linearisations. Without any, systems have the functions that explain
+        given trajectories best, in one round along these.
     n_rounds_along : int. Those of a system near the sets that explain exact data along
         the states best: right ones are met in the first, and others cost 3 s each.
     better : float. By which the log evidence has to rise for another linearisation.
