@@ -3,7 +3,8 @@
 Observations y = A x + noise of one noise level, in units of the root of their weights,
 are rotated by A = Q R: the first rows of Q^T y have all that is said of x, and what is
 left of y is one number. The others are noise alone, and are only counted. Densities of
-the observations are then exactly what they are, and take the time of few.
+the observations are then exactly what they are, and take the time of few (Golub and Van
+Loan, "Matrix computations", 2013, section 5.3).
 """
 
 from dataclasses import dataclass
@@ -41,7 +42,10 @@ class CondensedRows:
         return CondensedRows(*own, self.n_idle, self.log_weights)
 
     def log_volume(self, noise):
-        """By which the density is lower, of what was left out and the units of rows."""
+        """Part of the log density that the rows do not have, with a minus sign.
+
+        noise : ndarray of shape (J,). Standard deviations, in units of the values.
+        """
         left = self.n_idle > 0  # others may have no noise
         return float(self.n_idle[left] @ np.log(noise[left])) - self.log_weights
 
@@ -50,7 +54,7 @@ def condensed(matrix, levels, weights, n_levels, times=2):
     """The CondensedRows of observations of a function.
 
     matrix, levels, weights : as those of :class:`CondensedRows`, of N observations.
-    n_levels : int. How many noise levels there are.
+    n_levels : int. J, how many noise levels there are.
     times : int, default=2. They are condensed if there are at least so many times as
         many of a level as columns.
     """

@@ -32,10 +32,10 @@ from keql.equation import WeightPosterior
 class _Whitened:
     """Observations in units of their uncertainty if the weights are known.
 
-    Of each function the factor L_m of its own covariance, and L_m^-1 times its target
-    d_m, the effects Y_m (N_m, p) of weights and those F_m (N_m, c) of boundary values;
-    and the factors Q (N + p, p), R (p, p) of all Y_m with the identity below, by which
-    weights are found without normal equations.
+    Of each function, of whose observations there are r_m rows, the factor L_m of its
+    own covariance, and L_m^-1 times its target d_m, the effects Y_m (r_m, p) of weights
+    and those F_m (r_m, c) of boundary values; and the factors Q (r + p, p), R (p, p) of
+    all Y_m with the identity below, by which weights need no normal equations.
     """
 
     factors: list
@@ -216,7 +216,9 @@ class BoundaryValueRegression:
         return theta, found
 
     def whitened(self):
-        """Observations (N,) and the effects (N, p) of the weights on them, whitened.
+        """Rows (r,) and the effects (r, p) of the weights on them, whitened.
+
+        They are the observations, or fewer where these are condensed.
 
         In units of the observations' uncertainty if the weights are known; the weights
         in units of their prior scale.

@@ -296,11 +296,11 @@ class FunctionTable:
             is_wave = function.family in families and not function.powers
             is_wave = is_wave and function.is_held and function.parameter == k
             return is_wave and function.arguments[-1] in own
-        names = [name for name, power in function.powers for _ in range(power)]
-        is_slope = (
-            names[:1] and names[0] not in own and self.state_of.get(names[0]) in own
-        )
-        return not names or (len(names) == 1 and bool(is_slope))
+        if not function.powers:
+            return True
+        [(name, power), *others] = function.powers
+        is_slope = name not in own and self.state_of.get(name) in own
+        return is_slope and power == 1 and not others
 
     def _diffusions(self, e, operators):
         """Diffusions of states in a coordinate, whose diffusivity is a function."""
