@@ -38,7 +38,7 @@ from keql._observations.data import (
     sorted_labels,
 )
 from keql._observations.grids import as_grid, read_grid
-from keql._observations.records import condense_records
+from keql._observations.condensed import condense
 from keql._observations.replicates import refuse_contradictions
 from keql._observations.units import Units
 from keql._regression.two_step import FitSettings, Hypothesis, fit_two_steps
@@ -468,7 +468,7 @@ class Learner(BaseKEqL):
         data = _merge_rows(table, weights[rows], len(functions), operators)
         refuse_contradictions(data, table, self.observation_noise)
         given = tuple(functions), data, states, ring_lengths(self.periods, variables)
-        observations = condense_records(Observations(*given))
+        observations = condense(Observations(*given))
         return observations, variables, self._read_inputs(columns, labels, functions)
 
 

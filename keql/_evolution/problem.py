@@ -359,15 +359,15 @@ class EvolutionProblem:
         """The same as :meth:`resolved` in time alone, from less than `most` steps."""
         return self.resolved(iterate, (most, 0))
 
-    def resolved(self, iterate, finest=(40, 80), part_of_noise=0.1):
+    def resolved(self, iterate, finest=(40, 80), part_of_noise=0.1, factor=2):
         """The problem and the iterate on a grid that is fine enough; None if this is.
 
-        Solutions on twice as many steps in time, and on twice as many points in space,
+        Solutions on `factor` times as many steps in time, and as many points in space,
         have to agree at the observations to a part of the noise, both changes together,
-        root mean square. A number that makes half of that part is doubled if it is less
-        than that in `finest`, those of steps and of points.
+        root mean square. A number that makes half of that part grows by the factor if
+        it is less than that in `finest`, those of steps and of points.
         """
-        changes, factors = [], np.eye(2, dtype=int) + 1
+        changes, factors = [], 1 + (factor - 1) * np.eye(2)
         sizes = self.grid.n_steps, self.grid.n_points
         for size, most, own in zip(sizes, finest, factors, strict=True):
             finer = size < most and self._refined(iterate, own)
@@ -375,7 +375,7 @@ class EvolutionProblem:
         if sum(changes) < part_of_noise:
             return None
         are_fine = np.less(changes, part_of_noise / 2)
-        return self._refined(iterate, np.where(are_fine, 1, 2))
+        return self._refined(iterate, np.where(are_fine, 1, factor))
 
     def resolution(self, iterate, factor=1.5, n_functions=4):
         """How fine the grid is, as text, and the change of states on a finer one.

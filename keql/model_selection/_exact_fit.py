@@ -4,7 +4,7 @@ They start from those of two steps, first on a coarse grid, and end on a grid th
 fine enough, or that follows what moves.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -34,6 +34,28 @@ from keql.model_selection._terms._evolution import (
     solve_exactly,
 )
 from keql.model_selection._terms._trajectories import fit_trajectories
+
+
+@dataclass(frozen=True)
+class ResolutionSettings:
+    """When exact states are found on a finer grid, and how fine one may be.
+
+    Where data are more precise than a grid, its errors count as noise, and terms that
+    make up for them as evident: of Burgers' equation seen with noise of 1e-4, a grid of
+    40 x 80 found seven terms, and one of 60 x 120 the true two in two thirds of the
+    time, as nothing else was tried then.
+
+    part_of_noise : float. Change of the states on a finer grid, in units of the noise,
+        from which on they are found there.
+    factor : float. By which numbers of steps or of points grow.
+    n_grids, finest : int, (int, int). How many times they grow at most, and from which
+        numbers of steps and of points on they do not.
+    """
+
+    part_of_noise: float = 0.5
+    factor: float = 1.5
+    n_grids: int = 3
+    finest: tuple = (100, 200)
 
 
 def fit_exact_states(two_step, learned, hypothesis, context, settings=None):
@@ -97,12 +119,13 @@ def _with_all_terms(problem, start, solve, at_once=False):
 
 
 def or_followed(fit, two_step, context):
-    """A fit of exact states or None, or one on a grid that follows these.
+    """A fit of exact states or None, or one on a finer grid, or that follows these.
 
-    If a finer grid changes them, or exact data are missed by states that are as steep
-    as their grid allows; terms are again the best of all in `two_step`.
+    One follows if a finer grid changes them still, or exact data are missed by states
+    that are as steep as their grid allows; terms are again the best in `two_step`.
     """
     settings, limit = FollowingSettings(), np.inf
+    fit = fit and _resolved(fit, two_step, context)
     if fit is None or fit.result.interrupted or are_many(fit.two_step, context):
         return fit
     if meets_data(fit, two_step, context.criteria):
@@ -116,6 +139,31 @@ def or_followed(fit, two_step, context):
     if other is not None and other.result.interrupted:
         return fit.stopped(other.result.stop)
     return other or fit
+
+
+def _resolved(fit, two_step, context, settings=None):
+    """The fit on a grid whose errors are small beside the noise, if it is likelier.
+
+    Of equations in time and one coordinate of space.
+    """
+    settings = settings or ResolutionSettings()
+    grid = fit.problem.grid
+    stays = fit.result.interrupted or are_many(fit.two_step, context)
+    if stays or grid.follows or len(grid.space) > 1:
+        return fit
+    given = settings.finest, settings.part_of_noise, settings.factor
+    for _ in range(settings.n_grids):
+        finer = fit.problem.resolved(fit.result.solution, *given)
+        if finer is None:
+            return fit
+        near = fit_near, *finer, two_step, fit.hypothesis, context
+        other = or_stopped(fit, *near)
+        if other is not None and other.result.interrupted:
+            return fit.stopped(other.result.stop)
+        if other is None or other.result.model.loss > fit.result.model.loss:
+            return fit
+        fit = other
+    return fit
 
 
 def _followed(fit, two_step, context, settings, limit):

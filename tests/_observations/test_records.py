@@ -6,7 +6,8 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 
 from keql import OneStepKEqL, TwoStepKEqL
 from keql._observations.data import FunctionData, Observations
-from keql._observations.records import RecordLimits, condense_records
+from keql._observations.condensed import condense
+from keql._observations.windows import CondensingLimits
 from keql.kernels import RBF
 from keql.operators import identity_of
 
@@ -22,7 +23,7 @@ def record(t, values, weights=None, index=None, n_operators=1):
 
 def condensed(t, values, *more):
     """The FunctionData that a record is condensed to."""
-    return condense_records(record(t, values, *more)).functions[0]
+    return condense(record(t, values, *more)).functions[0]
 
 
 def noisy(n=10_000, seed=0):
@@ -116,7 +117,7 @@ def test_values_at_one_time_are_averaged_first():
 @pytest.mark.parametrize("n", [2, 1499])
 def test_short_records_are_left_alone(n):
     given = record(np.linspace(0, 5, n), np.linspace(0, 5, n) ** 2)
-    assert condense_records(given) is given
+    assert condense(given) is given
 
 
 @pytest.mark.parametrize("n", [4000, 9000])
@@ -128,20 +129,20 @@ def test_of_very_many_values_of_a_field_some_are_drawn(n):
     weights, values = 1 + points[:, 1], points[:, 0] + index
     data = FunctionData(points, values, weights, index, operators)
     given = Observations((None,), [data])
-    few = condense_records(given)
+    few = condense(given)
     assert few is given if n == 4000 else few.n_samples == n + 50
     [own] = few.functions
     assert np.bincount(own.index).tolist() == [4000, 50]
     np.testing.assert_array_equal(own.values, own.points[:, 0] + own.index)
     np.testing.assert_array_equal(own.weights, 1 + own.points[:, 1])
-    again = condense_records(given).functions[0]
+    again = condense(given).functions[0]
     np.testing.assert_array_equal(again.points, own.points)
 
 
 def test_limits_are_respected():
     t, u, noise, _ = noisy(3000)
-    limits = RecordLimits(sizes=(400, 800))
-    few = condense_records(record(t, u + noise), limits).functions[0]
+    limits = CondensingLimits(sizes=(400, 800))
+    few = condense(record(t, u + noise), limits).functions[0]
     assert len(few.values) < 400
 
 

@@ -58,7 +58,7 @@ def fit(name, n, noise, whole, queue):
     observed = states + noise * states.std(axis=0) * errors
     model = OneStepKEqL(**equation, variables="t", n_terms="auto")
     begin = time.process_time()
-    where = "keql._estimators.learner.condense_records"
+    where = "keql._estimators.learner.condense"
     with warnings.catch_warnings(), mock.patch(where, new=_whole if whole else _short):
         warnings.simplefilter("ignore")
         model.fit(t[:, None], observed)
@@ -74,9 +74,9 @@ def _whole(observations):
 
 
 def _short(observations):
-    from keql._observations.records import condense_records
+    from keql._observations.condensed import condense
 
-    return condense_records(observations)
+    return condense(observations)
 
 
 def main():

@@ -1,0 +1,185 @@
+"""Fields at very many points: grids are condensed, of other points some are drawn.
+
+On a grid, values are condensed along one axis after the other: in a box of windows a
+state is a polynomial of low degree in each coordinate, and Gauss's rules of the axes
+make one of the box, whose nodes are all pairs of theirs, with the products of their
+weights.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from keql._observations.data import Sample
+from keql._observations.windows import WindowRule
+
+# Coefficients of the degrees q + 1 to q + 3, of which the first is no error of a rule.
+_N_BEYOND = 3
+
+
+def condense_field(sample, limits):
+    """A Sample of fewer values of a field, or the same one if there are few.
+
+    sample : Sample. Values of one operator of a function.
+    limits : CondensingLimits. How many values are many.
+    """
+    if len(sample.values) < limits.small_field:
+        return sample
+    grid = _as_grid(sample)
+    if grid is not None:
+        sample = _Condenser(*grid, sample, limits).condensed()
+    return _drawn(sample, limits.of_fields)
+
+
+def _drawn(sample, most):
+    """A Sample of at most so many values of another one, always the same."""
+    if len(sample.values) <= most:
+        return sample
+    order = np.random.RandomState(0).permutation(len(sample.values))
+    kept = np.sort(order[:most])
+    return Sample(sample.points[kept], sample.values[kept], sample.weights[kept])
+
+
+def _as_grid(sample):
+    """Coordinates along each axis, and values on the grid; None if it is none.
+
+    All precisions have to be equal.
+    """
+    axes, places = [], []
+    for column in sample.points.T:
+        axis, place = np.unique(column, return_inverse=True)
+        axes.append(axis)
+        places.append(place)
+    shape = tuple(map(len, axes))
+    is_full = len(sample.values) == np.prod(shape)
+    if not is_full or len(np.unique(np.ravel_multi_index(places, shape))) != len(
+        sample.values
+    ):
+        return None
+    if np.ptp(sample.weights) > 0:
+        return None
+    values = np.empty(shape)
+    values[tuple(places)] = sample.values
+    return axes, values
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """An axis of a grid in windows, or each of its n coordinates for itself.
+
+    The first and the last coordinate are in no window, so that no part of the box of
+    what was observed is lost.
+
+    nodes, weights : ndarray of shape (m,). Places along the axis, and precisions.
+    rows : ndarray of shape (m, n). Orthonormal; applied to the samples along the axis
+        they are the values at the nodes, times the roots of their weights.
+    beyond : ndarray of shape (k, n). Applied to them they are the coefficients that
+        tell whether windows are too long.
+    """
+
+    nodes: np.ndarray
+    weights: np.ndarray
+    rows: np.ndarray
+    beyond: np.ndarray
+
+    @classmethod
+    def of(cls, coordinates, n_windows, degree):
+        """The axis in as many windows; 0: in none."""
+        n = len(coordinates)
+        if n_windows == 0:
+            return cls(coordinates, np.ones(n), np.eye(n), np.empty((0, n)))
+        nodes, weights = [coordinates[[0, -1]]], [np.ones(2)]
+        rows, beyond = [np.eye(n)[[0, -1]]], []
+        for own in np.array_split(np.arange(1, n - 1), n_windows):
+            ones = np.ones(len(own))
+            rule = WindowRule.of_samples(coordinates[own], ones, degree, _N_BEYOND)
+            nodes.append(rule.nodes)
+            weights.append(rule.weights)
+            rows.append(_at(own, rule.rows, n))
+            beyond.append(_at(own, rule.beyond[1:], n))
+        nodes, order = np.unique(np.concatenate(nodes), return_index=True)
+        weights, rows = np.concatenate(weights)[order], np.concatenate(rows)[order]
+        return cls(nodes, weights, rows, np.concatenate(beyond))
+
+
+def _at(columns, rows, n):
+    """Rows that are zero in all but some of n columns."""
+    full = np.zeros((len(rows), n))
+    full[:, columns] = rows
+    return full
+
+
+class _Condenser:
+    """How the values of a grid are condensed."""
+
+    def __init__(self, coordinates, values, sample, limits):
+        self.coordinates, self.values = coordinates, values
+        self.sample, self.limits = sample, limits
+        fewest = limits.degree + _N_BEYOND + 2  # one is left to tell noise by
+        self.finest = [(len(x) - 2) // fewest for x in coordinates]
+
+    def condensed(self):
+        """A Sample of the fewest values whose windows are short enough.
+
+        The given one if none are; some of its values if these are exact.
+        """
+        variance = self._variance()
+        if variance is None:
+            return self.sample
+        if variance < (self.limits.least_noise * np.std(self.values)) ** 2:
+            return _drawn(self.sample, self.limits.sizes[0])
+        n_windows = [min(1, finest) for finest in self.finest]
+        while any(n_windows):
+            axes = [*map(self._axis, range(len(n_windows)), n_windows)]
+            excess = [self._excess(axes, i) / variance for i in range(len(axes))]
+            if max(excess) < self.limits.excess_of_fields:
+                return self._at_nodes(axes)
+            n_windows = [
+                n if own < self.limits.excess_of_fields else self._more(n, finest)
+                for n, own, finest in zip(n_windows, excess, self.finest, strict=True)
+            ]
+        return self.sample
+
+    @staticmethod
+    def _more(n_windows, finest):
+        """A larger number of windows along an axis; 0 where there is none."""
+        return 0 if n_windows == finest else min(-(-3 * n_windows // 2), finest)
+
+    def _axis(self, i, n_windows):
+        return _Axis.of(self.coordinates[i], n_windows, self.limits.degree)
+
+    def _variance(self):
+        """Of the noise: the least that polynomials leave along one of the axes."""
+        left = []
+        for i, n_windows in enumerate(self.finest):
+            if n_windows:
+                axis = self._axis(i, n_windows)
+                inside = _along(i, axis.rows, self.values)
+                rest = np.sum(self.values**2) - np.sum(inside**2)
+                left.append(rest / (self.values.size - inside.size))
+        return min(left, default=None)
+
+    def _excess(self, axes, i):
+        """Mean square of the coefficients beyond an axis's polynomials."""
+        if not len(axes[i].beyond):
+            return 0.0
+        values = _along(i, axes[i].beyond, self.values)
+        for j, axis in enumerate(axes):
+            values = values if j == i else _along(j, axis.rows, values)
+        return np.mean(values**2)
+
+    def _at_nodes(self, axes):
+        values, weights = self.values, np.ones(())
+        for j, axis in enumerate(axes):
+            values = _along(j, axis.rows, values)
+            weights = np.multiply.outer(weights, axis.weights)
+        grids = np.meshgrid(*[axis.nodes for axis in axes], indexing="ij")
+        points = np.column_stack([grid.ravel() for grid in grids])
+        values = values / np.sqrt(weights)
+        precision = self.sample.weights[0]
+        return Sample(points, values.ravel(), precision * weights.ravel())
+
+
+def _along(i, rows, values):
+    """Rows (m, n) applied to an array along its axis i, of n values."""
+    return np.moveaxis(np.tensordot(rows, values, (1, i)), 0, i)
