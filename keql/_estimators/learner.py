@@ -30,6 +30,7 @@ from keql._observations.columns import (
     ring_lengths,
     states_by_name,
 )
+from keql._observations.condensed import condense
 from keql._observations.data import (
     FunctionData,
     Observations,
@@ -38,7 +39,6 @@ from keql._observations.data import (
     sorted_labels,
 )
 from keql._observations.grids import as_grid, read_grid
-from keql._observations.condensed import condense
 from keql._observations.replicates import refuse_contradictions
 from keql._observations.units import Units
 from keql._regression.two_step import FitSettings, Hypothesis, fit_two_steps

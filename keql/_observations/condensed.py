@@ -20,14 +20,16 @@ def condense(observations, limits=None):
     limits = limits or CondensingLimits()
     points = observations.functions[0].points
     is_record = points.shape[1] == 1 and observations.periods is None
-    functions = [
-        _condensed(data, is_record, limits) for data in observations.functions
-    ]
-    pairs = zip(functions, observations.functions, strict=True)
+    functions = [_condensed(data, is_record, limits) for data in observations.functions]
+    pairs = [*zip(functions, observations.functions, strict=True)]
     if all(new is old for new, old in pairs):
         return observations
-    n_samples = sum(len(data.values) for data in observations.functions)
-    return replace(observations, functions=functions, n_samples=n_samples)
+    return replace(
+        observations,
+        functions=functions,
+        n_samples=sum(len(data.values) for data in observations.functions),
+        is_condensed=any(new.weights.max() > old.weights.max() for new, old in pairs),
+    )
 
 
 def _condensed(data, is_record, limits):

@@ -68,6 +68,7 @@ class Observations:
     states: tuple = ("u",)
     periods: tuple | None = None
     n_samples: int | None = None
+    is_condensed: bool = False
 
     @property
     def operators(self):

@@ -9,6 +9,7 @@ weights.
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.stats import chi2
 
 from keql._observations.data import Sample
 from keql._observations.windows import WindowRule
@@ -150,14 +151,22 @@ class _Condenser:
 
     def _variance(self):
         """Of the noise: the least that polynomials leave along one of the axes."""
-        left = []
-        for i, n_windows in enumerate(self.finest):
-            if n_windows:
-                axis = self._axis(i, n_windows)
-                inside = _along(i, axis.rows, self.values)
-                rest = np.sum(self.values**2) - np.sum(inside**2)
-                left.append(rest / (self.values.size - inside.size))
-        return min(left, default=None)
+        finest = enumerate(self.finest)
+        return min((self._left(i, n) for i, n in finest if n), default=None)
+
+    def _left(self, i, n_windows):
+        """Variance of what polynomials leave along an axis, in as many windows.
+
+        The median of those of all windows, so that it is of noise where some have jumps.
+        """
+        axis = self._axis(i, n_windows)
+        values = np.moveaxis(self.values, i, 0).reshape(len(axis.rows[0]), -1)
+        squares = (values - axis.rows.T @ (axis.rows @ values)) ** 2
+        variances = []
+        for own in np.array_split(np.arange(1, len(values) - 1), n_windows):
+            n_free = len(own) - self.limits.degree - 1
+            variances.append(squares[own].sum(axis=0) / chi2.median(n_free))
+        return np.median(variances)
 
     def _excess(self, axes, i):
         """Mean square of the coefficients beyond an axis's polynomials."""

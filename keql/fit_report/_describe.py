@@ -131,10 +131,9 @@ def _number_of_values(observations):
     n = sum(len(data.values) for data in observations.functions)
     if observations.n_samples is None:
         return f"{n} observations"
-    is_record = observations.functions[0].points.shape[1] == 1
-    if is_record and observations.periods is None:
+    if observations.is_condensed:
         return f"{observations.n_samples} observations condensed to {n}"
-    return f"{observations.n_samples} observations, of which {n} were drawn"
+    return f"{observations.n_samples} observations, of which {n} were taken"
 
 
 def _residuals_of_observations(learned):

@@ -18,6 +18,7 @@ from keql._evolution.fronts.descent import (
 from keql._evolution.model import with_best_prior
 from keql._evolution.problem import make_evolution_problem
 from keql._numerics.optimisation import Stop, or_stopped
+from keql._observations.data import PredictionScale
 from keql._regression.screening import CandidateTerms
 from keql.equation import with_few_weights
 from keql.model_selection._criteria import (
@@ -45,14 +46,16 @@ class ResolutionSettings:
     40 x 80 found seven terms, and one of 60 x 120 the true two in two thirds of the
     time, as nothing else was tried then.
 
-    part_of_noise : float. Change of the states on a finer grid, in units of the noise,
-        from which on they are found there.
+    part_of_noise, part_of_size : float. Change of the states on a finer grid, in units
+        of the noise and of the size of the observations, from which on they are found
+        there: both have to be exceeded.
     factor : float. By which numbers of steps or of points grow.
     n_grids, finest : int, (int, int). How many times they grow at most, and from which
         numbers of steps and of points on they do not.
     """
 
     part_of_noise: float = 0.5
+    part_of_size: float = 1e-4
     factor: float = 1.5
     n_grids: int = 3
     finest: tuple = (100, 200)
@@ -151,9 +154,12 @@ def _resolved(fit, two_step, context, settings=None):
     stays = fit.result.interrupted or are_many(fit.two_step, context)
     if stays or grid.follows or len(grid.space) > 1:
         return fit
-    given = settings.finest, settings.part_of_noise, settings.factor
+    scale = PredictionScale(fit.observations)
     for _ in range(settings.n_grids):
-        finer = fit.problem.resolved(fit.result.solution, *given)
+        noise = scale.noise(fit.problem.prior.noise) / scale.size
+        part = max(settings.part_of_noise, settings.part_of_size / noise)
+        given = fit.result.solution, settings.finest, part, settings.factor
+        finer = fit.problem.resolved(*given)
         if finer is None:
             return fit
         near = fit_near, *finer, two_step, fit.hypothesis, context

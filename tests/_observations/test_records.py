@@ -5,8 +5,8 @@ import pytest
 from sklearn.gaussian_process import GaussianProcessRegressor
 
 from keql import OneStepKEqL, TwoStepKEqL
-from keql._observations.data import FunctionData, Observations
 from keql._observations.condensed import condense
+from keql._observations.data import FunctionData, Observations
 from keql._observations.windows import CondensingLimits
 from keql.kernels import RBF
 from keql.operators import identity_of
@@ -118,25 +118,6 @@ def test_values_at_one_time_are_averaged_first():
 def test_short_records_are_left_alone(n):
     given = record(np.linspace(0, 5, n), np.linspace(0, 5, n) ** 2)
     assert condense(given) is given
-
-
-@pytest.mark.parametrize("n", [4000, 9000])
-def test_of_very_many_values_of_a_field_some_are_drawn(n):
-    """At most 4,000 of each operator, with the points that they belong to."""
-    points = np.random.default_rng(0).uniform(size=(n, 2))
-    points, index = np.vstack([points, points[:50]]), np.repeat([0, 1], [n, 50])
-    operators = [identity_of(name, 2) for name in "uv"]
-    weights, values = 1 + points[:, 1], points[:, 0] + index
-    data = FunctionData(points, values, weights, index, operators)
-    given = Observations((None,), [data])
-    few = condense(given)
-    assert few is given if n == 4000 else few.n_samples == n + 50
-    [own] = few.functions
-    assert np.bincount(own.index).tolist() == [4000, 50]
-    np.testing.assert_array_equal(own.values, own.points[:, 0] + own.index)
-    np.testing.assert_array_equal(own.weights, 1 + own.points[:, 1])
-    again = condense(given).functions[0]
-    np.testing.assert_array_equal(again.points, own.points)
 
 
 def test_limits_are_respected():
