@@ -157,7 +157,7 @@ class _Condenser:
     def _left(self, i, n_windows):
         """Variance of what polynomials leave along an axis, in as many windows.
 
-        The median of those of all windows, so that it is of noise where some have jumps.
+        The median of those of all windows: that of the noise where some have jumps.
         """
         axis = self._axis(i, n_windows)
         values = np.moveaxis(self.values, i, 0).reshape(len(axis.rows[0]), -1)
