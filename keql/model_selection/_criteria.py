@@ -239,7 +239,7 @@ def missed_in_space(fit, two_step, criteria):
 
     They do beside noise that two steps see, too: it may be that of rounding errors.
     """
-    if not fit.hypothesis.n_terms:
+    if not fit.hypothesis.n_terms or leaves_noise_on_grid(fit, criteria):
         return 0.0
     factor = level_in_space(fit, two_step)
     return factor if factor > criteria.interpolated else 0.0
@@ -265,7 +265,8 @@ def predicts_within_noise(fit, two_step, criteria, own_noise=0.0):
     noise, as it would be without an equation, allows; `own_noise` is that with it, if
     it counts where the other one confirms it.
     """
-    return fit.error < error_within_noise(two_step, criteria, own_noise)
+    limit = error_within_noise(two_step, criteria, own_noise)
+    return fit.error < limit or leaves_noise_on_grid(fit, criteria)
 
 
 def error_within_noise(two_step, criteria, own_noise=0.0):
@@ -282,14 +283,6 @@ def meets_data(fit, two_step, criteria):
     """Whether exact states predict within the noise, and miss no exact data."""
     misses = missed_in_space(fit, two_step, criteria)
     return predicts_within_noise(fit, two_step, criteria) and not misses
-
-
-def unresolved_change(fit, criteria):
-    """Change of exact states on a finer grid, in units of the noise; 0 if little."""
-    scale, (_, change) = PredictionScale(fit.observations), fit.resolution
-    size = change * scale.noise(fit.problem.prior.noise) / scale.size
-    is_large = change > criteria.unresolved and size > criteria.resolved
-    return change if is_large else 0.0
 
 
 def are_monomials(terms):
@@ -472,6 +465,12 @@ def misses_at_random(fit, criteria):
     """Whether trajectories leave residuals that are as random as noise is."""
     residuals = fit.model.evaluation.residuals
     return correlation_of_neighbours(residuals, fit.observations) < criteria.random
+
+
+def leaves_noise_on_grid(fit, criteria):
+    """Whether exact states miss neighbours at random, whatever noise two steps found."""
+    is_fine = fit.observations.is_condensed and len(fit.two_step.variables) > 1
+    return is_fine and fit.is_exact and bool(misses_at_random(fit, criteria))
 
 
 def residual_dispersion(problem, solution, error, observations, criteria):

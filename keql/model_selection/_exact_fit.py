@@ -24,7 +24,6 @@ from keql.equation import with_few_weights
 from keql.model_selection._criteria import (
     are_many,
     meets_data,
-    unresolved_change,
 )
 from keql.model_selection._fit import JointFamily, fit_jointly
 from keql.model_selection._terms._evolution import (
@@ -119,6 +118,14 @@ def _with_all_terms(problem, start, solve, at_once=False):
     if result is not None and result.converged:
         result = with_best_prior(result, problem, partial(solve, factor=1.0))
     return result
+
+
+def unresolved_change(fit, criteria):
+    """Change of exact states on a finer grid, in units of the noise; 0 if little."""
+    scale, (_, change) = PredictionScale(fit.observations), fit.resolution
+    size = change * scale.noise(fit.problem.prior.noise) / scale.size
+    is_large = change > criteria.unresolved and size > criteria.resolved
+    return change if is_large else 0.0
 
 
 def or_followed(fit, two_step, context):

@@ -15,9 +15,12 @@ from keql.model_selection._criteria import (
     misses_at_random,
     predicts_within_noise,
     sees_noise,
+)
+from keql.model_selection._exact_fit import (
+    fit_hypothesis,
+    or_followed,
     unresolved_change,
 )
-from keql.model_selection._exact_fit import fit_hypothesis, or_followed
 from keql.model_selection._from_diffusion import (
     fit_from_wave,
     from_simpler,

@@ -18,8 +18,8 @@ from keql.model_selection._criteria import (
     missed_in_space,
     misses_at_random,
     sees_noise,
-    unresolved_change,
 )
+from keql.model_selection._exact_fit import unresolved_change
 from keql.model_selection._fit import given_equation_noise
 from keql.model_selection._terms._fewer import most_probable
 
