@@ -54,7 +54,7 @@ class ResolutionSettings:
     """
 
     part_of_noise: float = 0.5
-    part_of_size: float = 1e-4
+    part_of_size: float = 2e-5
     factor: float = 1.5
     n_grids: int = 3
     finest: tuple = (100, 200)

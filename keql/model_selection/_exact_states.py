@@ -289,9 +289,10 @@ class ExactSearch(TrajectorySearch):
 
     def _is_impatient(self, exact):
         """Whether something else is tried where first sets from two steps fail."""
-        few = self.two_step.observations.n_places < TermSearchSettings.dense
+        functions = self.two_step.observations.functions
+        most = max(len(data.values) for data in functions)
         is_wide = not exact or offers_cubics(self.two_step)
-        return few and is_wide and self._tries_joint_fits
+        return most < TermSearchSettings.dense and is_wide and self._tries_joint_fits
 
     def _before_all_terms(self, exact):
         """What meets data before all sets of terms from two steps are tried; or None.

@@ -264,6 +264,7 @@ def test_an_equation_that_noise_hides():
 def test_what_is_convincing(two_step):
     class Found:
         error = 1e-2
+        observations = two_step.observations
 
     def convinces(noise):
         learned = replace(two_step, observation_noise=np.array([noise]))
