@@ -468,7 +468,7 @@ def misses_at_random(fit, criteria):
 
 
 def leaves_noise_on_grid(fit, criteria):
-    """Whether exact states miss neighbours at random, whatever noise two steps found."""
+    """Whether exact states miss neighbours at random, whatever noise was found."""
     is_fine = fit.observations.is_condensed and len(fit.two_step.variables) > 1
     return is_fine and fit.is_exact and bool(misses_at_random(fit, criteria))
 

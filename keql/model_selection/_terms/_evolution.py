@@ -63,8 +63,8 @@ class TermSearchSettings:
         size of the equation. Beside the right terms of noisy fields superfluous ones
         did so by 0.06 at most, but for a constant in Allen's and Cahn's; ``u_xy`` by
         0.09 where data hardly told it from the others.
-    dense : int. Values of a function from which on states of two steps are not too poor for
-        all sets of terms, and joint fits, which take the cube of their number, come
+    dense : int. Values of a function from which on states of two steps are not too poor
+        for all sets of terms, and joint fits, which take the cube of their number, come
         later: of 480 to 760 values of two solitons in half of the time.
     """
 
