@@ -7,8 +7,10 @@ weights.
 """
 
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
+from scipy import sparse
 from scipy.stats import chi2
 
 from keql._observations.data import Sample
@@ -51,13 +53,10 @@ def _as_grid(sample):
         axis, place = np.unique(column, return_inverse=True)
         axes.append(axis)
         places.append(place)
-    shape = tuple(map(len, axes))
-    is_full = len(sample.values) == np.prod(shape)
-    if not is_full or len(np.unique(np.ravel_multi_index(places, shape))) != len(
-        sample.values
-    ):
+    shape, n = tuple(map(len, axes)), len(sample.values)
+    if n != prod(shape) or np.ptp(sample.weights) > 0:
         return None
-    if np.ptp(sample.weights) > 0:
+    if len(np.unique(np.ravel_multi_index(places, shape))) < n:
         return None
     values = np.empty(shape)
     values[tuple(places)] = sample.values
@@ -72,42 +71,42 @@ class _Axis:
     what was observed is lost.
 
     nodes, weights : ndarray of shape (m,). Places along the axis, and precisions.
-    rows : ndarray of shape (m, n). Orthonormal; applied to the samples along the axis
-        they are the values at the nodes, times the roots of their weights.
-    beyond : ndarray of shape (k, n). Applied to them they are the coefficients that
-        tell whether windows are too long.
+    rows : sparse matrix of shape (m, n). Orthonormal; applied to the samples along the
+        axis they are the values at the nodes, times the roots of their weights.
+    beyond : sparse matrix of shape (k, n). Applied to them they are the coefficients
+        that tell whether windows are too long; there are none without windows.
     """
 
     nodes: np.ndarray
     weights: np.ndarray
-    rows: np.ndarray
-    beyond: np.ndarray
+    rows: sparse.csr_array
+    beyond: sparse.csr_array
 
     @classmethod
     def of(cls, coordinates, n_windows, degree):
         """The axis in as many windows; 0: in none."""
         n = len(coordinates)
+        each = sparse.eye_array(n, format="csr")
         if n_windows == 0:
-            return cls(coordinates, np.ones(n), np.eye(n), np.empty((0, n)))
+            return cls(coordinates, np.ones(n), each, each[:0])
         nodes, weights = [coordinates[[0, -1]]], [np.ones(2)]
-        rows, beyond = [np.eye(n)[[0, -1]]], []
+        rows, beyond = [], []
         for own in np.array_split(np.arange(1, n - 1), n_windows):
             ones = np.ones(len(own))
             rule = WindowRule.of_samples(coordinates[own], ones, degree, _N_BEYOND)
             nodes.append(rule.nodes)
             weights.append(rule.weights)
-            rows.append(_at(own, rule.rows, n))
-            beyond.append(_at(own, rule.beyond[1:], n))
-        nodes, order = np.unique(np.concatenate(nodes), return_index=True)
-        weights, rows = np.concatenate(weights)[order], np.concatenate(rows)[order]
-        return cls(nodes, weights, rows, np.concatenate(beyond))
-
-
-def _at(columns, rows, n):
-    """Rows that are zero in all but some of n columns."""
-    full = np.zeros((len(rows), n))
-    full[:, columns] = rows
-    return full
+            rows.append(rule.rows)
+            beyond.append(rule.beyond[1:])
+        order = np.argsort(np.concatenate(nodes))
+        inner, beyond = (sparse.block_diag(each) for each in (rows, beyond))
+        rows = sparse.vstack([each[[0, -1]], inner @ each[1:-1]], format="csr")
+        return cls(
+            np.concatenate(nodes)[order],
+            np.concatenate(weights)[order],
+            rows[order],
+            (beyond @ each[1:-1]).tocsr(),
+        )
 
 
 class _Condenser:
@@ -117,10 +116,10 @@ class _Condenser:
         self.coordinates, self.values = coordinates, values
         self.sample, self.limits = sample, limits
         fewest = limits.degree + _N_BEYOND + 2  # one is left to tell noise by
-        self.finest = [(len(x) - 2) // fewest for x in coordinates]
+        self.finest = [max(0, len(x) - 2) // fewest for x in coordinates]
 
     def condensed(self):
-        """A Sample of the fewest values whose windows are short enough.
+        """A Sample of few values, whose windows are short enough.
 
         The given one if none are; some of its values if these are exact.
         """
@@ -129,17 +128,38 @@ class _Condenser:
             return self.sample
         if variance < (self.limits.least_noise * np.std(self.values)) ** 2:
             return _drawn(self.sample, self.limits.sizes[0])
-        n_windows = [min(1, finest) for finest in self.finest]
+        axes = self._shortest_windows(variance)
+        n_values = prod(len(axis.nodes) for axis in axes) if axes else 0
+        is_few = len(self.sample.values) <= self.limits.of_fields
+        if axes is None or (is_few and n_values < self.limits.fewest_of_fields):
+            return self.sample
+        return self._at_nodes(axes)
+
+    def _shortest_windows(self, variance):
+        """Axes in as few windows as leave noise, of many values; None if none do.
+
+        variance : float. That of the noise.
+        """
+        n_windows, best = [min(1, finest) for finest in self.finest], None
         while any(n_windows):
             axes = [*map(self._axis, range(len(n_windows)), n_windows)]
             excess = [self._excess(axes, i) / variance for i in range(len(axes))]
-            if max(excess) < self.limits.excess_of_fields:
-                return self._at_nodes(axes)
+            too_long = np.greater(excess, self.limits.excess_of_fields)
+            if too_long.any() and best:
+                break
+            if not too_long.any():
+                best = axes
+                pairs = zip(n_windows, self.finest, strict=True)
+                growth = [n and finest / n for n, finest in pairs]
+                n_values = prod(len(axis.nodes) for axis in axes)
+                if n_values >= self.limits.fewest_of_fields or max(growth) <= 1:
+                    break
+                too_long[np.argmax(growth)] = True
             n_windows = [
-                n if own < self.limits.excess_of_fields else self._more(n, finest)
-                for n, own, finest in zip(n_windows, excess, self.finest, strict=True)
+                self._more(n, finest) if own else n
+                for n, own, finest in zip(n_windows, too_long, self.finest, strict=True)
             ]
-        return self.sample
+        return best
 
     @staticmethod
     def _more(n_windows, finest):
@@ -160,7 +180,7 @@ class _Condenser:
         The median of those of all windows: that of the noise where some have jumps.
         """
         axis = self._axis(i, n_windows)
-        values = np.moveaxis(self.values, i, 0).reshape(len(axis.rows[0]), -1)
+        values = np.moveaxis(self.values, i, 0).reshape(axis.rows.shape[1], -1)
         squares = (values - axis.rows.T @ (axis.rows @ values)) ** 2
         variances = []
         for own in np.array_split(np.arange(1, len(values) - 1), n_windows):
@@ -170,7 +190,7 @@ class _Condenser:
 
     def _excess(self, axes, i):
         """Mean square of the coefficients beyond an axis's polynomials."""
-        if not len(axes[i].beyond):
+        if not axes[i].beyond.shape[0]:
             return 0.0
         values = _along(i, axes[i].beyond, self.values)
         for j, axis in enumerate(axes):
@@ -191,4 +211,6 @@ class _Condenser:
 
 def _along(i, rows, values):
     """Rows (m, n) applied to an array along its axis i, of n values."""
-    return np.moveaxis(np.tensordot(rows, values, (1, i)), 0, i)
+    first = np.moveaxis(values, i, 0)
+    found = rows @ first.reshape(len(first), -1)
+    return np.moveaxis(found.reshape(-1, *first.shape[1:]), 0, i)

@@ -42,6 +42,8 @@ class CondensingLimits:
     excess_of_fields : float. The same of the degrees q + 2 and q + 3, along each axis.
         Of 25,600 values of KdV's and Burgers' equations with noise of 1 %, errors of
         the condensed ones were then 1.05 and 1.01 times what noise makes of them.
+    fewest_of_fields : int. A field is condensed to so many values at least: few do not
+        tell how large their errors are.
     of_fields : int. Of several coordinates, or around rings, at most so many values of
         each observed operator of a function are taken, drawn at random, always the
         same: states of two steps take the cube of their number. Of exact ones on a grid
@@ -55,6 +57,7 @@ class CondensingLimits:
     least_noise: float = 1e-6
     small_field: int = 750
     excess_of_fields: float = 1.2
+    fewest_of_fields: int = 400
     of_fields: int = 2000
 
 
