@@ -175,6 +175,8 @@ def _resolved(fit, two_step, context, settings=None):
             return fit.stopped(other.result.stop)
         if other is None or other.result.model.loss > fit.result.model.loss:
             return fit
+        if fit.result.converged and not other.result.converged:
+            return fit
         fit = other
     return fit
 

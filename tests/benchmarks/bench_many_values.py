@@ -1,5 +1,7 @@
 """Exact states of a field on grids, with observations condensed and as they are.
 
+Condensed are values along the axes of a grid, and what they say of boundary values.
+
     python tests/benchmarks/bench_many_values.py 20:30 25:40 50:64
 
 Burgers' equation with noise of 1 %. Each row has the number of values, the errors of
@@ -10,6 +12,7 @@ the state, CPU seconds of both ways and their ratio; without a second way beyond
 import argparse
 import time
 import warnings
+from contextlib import ExitStack
 from functools import partial
 from unittest import mock
 
@@ -18,9 +21,11 @@ from scipy.integrate import solve_ivp
 
 from keql import OneStepKEqL
 from keql._evolution.boundary.condensed import condensed
+from keql._observations.condensed import condense
 
 LENGTH, T_END, N_WAVES = 16.0, 10.0, 256
-WHERE = "keql._evolution.boundary.regression.condensed"
+ROWS = "keql._evolution.boundary.regression.condensed"
+GRIDS = "keql._estimators.learner.condense"
 
 
 def solution(times, n):
@@ -42,11 +47,15 @@ def solution(times, n):
 
 def fit(X, y, truth, as_they_are=False):
     """The error of the state, CPU seconds, and the equation."""
-    each = partial(condensed, times=np.inf) if as_they_are else condensed
+    ways = {ROWS: condensed, GRIDS: condense}
+    if as_they_are:
+        ways = {ROWS: partial(condensed, times=np.inf), GRIDS: lambda given: given}
     model = OneStepKEqL(("u", "u_x", "u_xx"), "u_t", variables=("t", "x"))
     start = time.process_time()
-    with mock.patch(WHERE, each), warnings.catch_warnings():
+    with warnings.catch_warnings(), ExitStack() as patched:
         warnings.simplefilter("ignore")
+        for where, way in ways.items():
+            patched.enter_context(mock.patch(where, way))
         model.fit(X, y)
     seconds = time.process_time() - start
     error = np.sqrt(np.mean((model.predict(X) - truth) ** 2) / np.mean(truth**2))
@@ -56,7 +65,7 @@ def fit(X, y, truth, as_they_are=False):
 def main():
     """Print a row for each grid."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("grids", nargs="*", default=["15:20", "25:40"])
+    parser.add_argument("grids", nargs="*", default=["15:20", "25:40", "30:45"])
     parser.add_argument("--most", type=int, default=1500)
     options = parser.parse_args()
     print("values    error, s, equation; error, s as they are; ratio")
