@@ -319,7 +319,7 @@ def correlation_of_neighbours(residuals, observations):
         own = residuals[start : start + len(data.values)]
         start += len(own)
         for j in np.unique(data.index):
-            e = own[data.index == j]
+            e = (own * np.sqrt(data.weights))[data.index == j]
             products += e[1:] @ e[:-1] / (e @ e or 1.0) * len(e)
             count += len(e)
     return products / np.sqrt(count)

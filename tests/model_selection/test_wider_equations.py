@@ -133,3 +133,17 @@ def test_equations_of_fourth_order_that_are_seen_with_noise(name, monkeypatch):
     assert problem.has_right_terms(model.equation_)
     assert problem.equation_error(model.equation_) < 0.03
     assert problem.state_error(model.predict(problem.X_test)) < 0.01
+
+
+def test_residuals_count_in_units_of_their_noise():
+    """A few values of little weight say no more of neighbours than any others."""
+    rng, n = np.random.default_rng(0), 2000
+    weights = np.where(np.arange(n) < 20, 1e-4, 1.0)
+    found = []
+    for _ in range(40):
+        residuals = rng.standard_normal(n) / np.sqrt(weights)
+        index = np.zeros(n, dtype=int)
+        data = FunctionData(np.arange(n)[:, None], residuals, weights, index, [])
+        observations = Observations((None,), [data], ("u",))
+        found.append(correlation_of_neighbours(residuals, observations))
+    assert 0.7 < np.std(found) < 1.3
