@@ -289,10 +289,10 @@ class ExactSearch(TrajectorySearch):
 
     def _is_impatient(self, exact):
         """Whether something else is tried where first sets from two steps fail."""
+        if not self._tries_joint_fits or (exact and not offers_cubics(self.two_step)):
+            return False
         functions = self.two_step.observations.functions
-        most = max(len(data.values) for data in functions)
-        is_wide = not exact or offers_cubics(self.two_step)
-        return most < TermSearchSettings.dense and is_wide and self._tries_joint_fits
+        return max(len(d.values) for d in functions) < TermSearchSettings.dense
 
     def _before_all_terms(self, exact):
         """What meets data before all sets of terms from two steps are tried; or None.

@@ -208,6 +208,7 @@ def test_exact_states_of_a_cubic_equation_if_clearly_better(quadratic, cubic, de
                 result=SimpleNamespace(interrupted=False),
                 hypothesis=SimpleNamespace(name="", n_terms=None),
                 two_step=search.exact.two_step,
+                observations=search.exact.two_step.observations,
             )
 
         search.exact._exact_from_two_steps = lambda *_: None  # they predict poorly

@@ -52,11 +52,18 @@ ENDED = SimpleNamespace(interrupted=False)
 MET, MET_TOO, MISSED = (SimpleNamespace(result=ENDED) for _ in range(3))
 
 
+def seen_at(n):
+    """What a search asks of two steps: how many values each function has."""
+    functions = [SimpleNamespace(values=np.zeros(n))]
+    return SimpleNamespace(observations=SimpleNamespace(functions=functions))
+
+
 class Searched(ExactSearch):
     """A search whose states of two steps and joint fits have known outcomes."""
 
     def __init__(self, direct, joint, tries_joint, varying=None, along=None):
-        self.two_step, self.context, self.asked, self.so_far = None, None, [], None
+        self.two_step, self.context, self.asked = seen_at(60), None, []
+        self.so_far = None
         self.criteria, self.size = SimpleNamespace(approximate=1.0), 1.0
         self.outcomes, self.tries = {"two steps": direct, "joint": joint}, tries_joint
         self.outcomes |= {"varying": varying, "along": along}
@@ -161,6 +168,22 @@ def test_functions_along_two_steps_come_before_all_sets_of_terms(
     search = Searched(MISSED, joint, True, along=along)
     row, left = (SimpleNamespace(why_not=w, hypothesis=HYPOTHESIS) for w in ("", "no"))
     assert search._exact_from_two_steps(row, left, left) is found
+    assert search.asked == asked
+
+
+@pytest.mark.parametrize(
+    "n, asked", [(299, ["impatient"]), (300, ["two steps"]), (5000, ["two steps"])]
+)
+def test_of_many_values_all_sets_of_terms_come_before_joint_fits(monkeypatch, n, asked):
+    """Joint fits take the cube of the values, from which derivatives are known."""
+    monkeypatch.setattr(_exact_states, "sees_noise", lambda _: True)
+    monkeypatch.setattr(_exact_states, "leads_nowhere", lambda *_: False)
+    monkeypatch.setattr(_exact_states, "offers_cubics", lambda _: False)
+    search, row = Searched(MET, MET_TOO, True), SimpleNamespace(why_not="")
+    row.hypothesis = HYPOTHESIS
+    search.two_step = seen_at(n)
+    left = SimpleNamespace(why_not="not wanted")
+    assert search._exact_from_two_steps(row, left, left) is MET
     assert search.asked == asked
 
 

@@ -272,6 +272,7 @@ class Found:
     is_exact = False
     left_out_errors = np.ones(1)
     term_names, equations = ["u"], ()
+    observations = SimpleNamespace(is_condensed=False)
 
     def __init__(self, error, interrupted=False, n_weights=3, inactive=False):
         self.error, self.n_weights, self.inactive = error, n_weights, inactive
