@@ -311,15 +311,16 @@ def odds_between(fit, other, polynomials, wider, criteria):
 def correlation_of_neighbours(residuals, observations):
     """That of residuals which follow one another, in standard errors of random ones.
 
-    Observations of one operator of a function follow one another in time. An equation
-    that lacks a term misses neighbours alike; noise does not.
+    They are in units of their noise. Observations of one operator of a function follow
+    one another in time. An equation that lacks a term misses neighbours alike; noise
+    does not.
     """
     start, products, count = 0, 0.0, 0
     for data in observations.functions:
         own = residuals[start : start + len(data.values)]
         start += len(own)
         for j in np.unique(data.index):
-            e = (own * np.sqrt(data.weights))[data.index == j]
+            e = own[data.index == j]
             products += e[1:] @ e[:-1] / (e @ e or 1.0) * len(e)
             count += len(e)
     return products / np.sqrt(count)
@@ -461,28 +462,22 @@ def predicts_worse_than_none(fit, criteria):
     return error < criteria.clearly_better * fit.error
 
 
+def correlation_of_residuals(fit):
+    """The same of those of exact states."""
+    weights = np.concatenate([data.weights for data in fit.observations.functions])
+    residuals = fit.model.evaluation.residuals * np.sqrt(weights)
+    return correlation_of_neighbours(residuals, fit.observations)
+
+
 def misses_at_random(fit, criteria):
     """Whether trajectories leave residuals that are as random as noise is."""
-    residuals = fit.model.evaluation.residuals
-    return correlation_of_neighbours(residuals, fit.observations) < criteria.random
+    return correlation_of_residuals(fit) < criteria.random
 
 
 def leaves_noise_on_grid(fit, criteria):
     """Whether exact states miss neighbours at random, whatever noise was found."""
     is_fine = fit.observations.is_condensed and len(fit.two_step.variables) > 1
     return is_fine and fit.is_exact and bool(misses_at_random(fit, criteria))
-
-
-def residual_dispersion(problem, solution, error, observations, criteria):
-    """The factor of all variances that residuals suggest where predictions are good.
-
-    1 if the data are met, or if the error of predictions is not small either: then
-    residuals are due to the kernel, and variances do not tell.
-    """
-    if error >= criteria.predicts_well * PredictionScale(observations).size:
-        return 1.0
-    n_residuals = sum(map(len, problem.precisions))
-    return max(1.0, 2 * problem.evaluate(solution).loss / n_residuals)
 
 
 def leave_noise(fits, size, criteria):

@@ -27,7 +27,8 @@ from keql._numerics.parallel import client_of_cluster, n_threads_of, parallel_ma
 from keql._observations.data import PredictionScale, left_out_errors
 from keql._regression.two_step import Hypothesis, refit_two_steps
 from keql.equation import FixedUnknownPart, averaged, terms_of
-from keql.model_selection._criteria import Criteria, residual_dispersion
+from keql.model_selection._criteria import Criteria
+from keql.model_selection._state_kernels import residual_dispersion
 from keql.model_selection._terms._fewer import (
     TermCriteria,
     fit_with_fewer_terms,
@@ -226,9 +227,8 @@ class Fit:
 
     def with_residual_dispersion(self, criteria):
         """The fit with its variances raised to its residuals, if it predicts well."""
-        dispersion = residual_dispersion(
-            self.problem, self.result.solution, self.error, self.observations, criteria
-        )
+        given = self.problem, self.result.solution, self.error, self.observations
+        dispersion = residual_dispersion(*given, criteria)
         return replace(self, problem=self.problem.with_dispersion(dispersion))
 
     @property

@@ -14,7 +14,7 @@ from keql.model_selection._beside._without import gain_of_equations
 from keql.model_selection._criteria import (
     Criteria,
     are_monomials,
-    correlation_of_neighbours,
+    correlation_of_residuals,
     missed_in_space,
     misses_at_random,
     sees_noise,
@@ -126,8 +126,7 @@ class Selection:
         in_time = self.integrable and len(fit.two_step.variables) == 1
         sees, systematic = sees_noise(fit.two_step), False
         if in_time and fit.is_exact:
-            residuals = fit.model.evaluation.residuals
-            correlation = correlation_of_neighbours(residuals, fit.observations)
+            correlation = correlation_of_residuals(fit)
             systematic = correlation > criteria.systematic
             sees = sees and not self._is_not_noise(correlation, scale.size)
         if sees:

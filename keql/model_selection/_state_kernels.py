@@ -16,10 +16,9 @@ from keql._joint.assembly import joint_weights
 from keql._joint.cluster import minimise_joint
 from keql._numerics.linalg import extent_of, rms, size_or_one
 from keql._numerics.optimisation import Damping
-from keql._observations.data import left_out_errors
+from keql._observations.data import PredictionScale, left_out_errors
 from keql._regression.likelihood import maximise_likelihood
 from keql.kernels import RBF, Constant, Matern, SystemKernel, as_kernel
-from keql.model_selection._criteria import residual_dispersion
 
 
 @dataclass(frozen=True)
@@ -323,3 +322,15 @@ def minimise_roughly(problem, start, settings):
 def _prediction_error(problem, solution, observations):
     model = problem.linearise(problem.evaluate(solution))
     return rms(left_out_errors(model, observations))
+
+
+def residual_dispersion(problem, solution, error, observations, criteria):
+    """The factor of all variances that residuals suggest where predictions are good.
+
+    1 if the data are met, or if the error of predictions is not small either: then
+    residuals are due to the kernel, and variances do not tell.
+    """
+    if error >= criteria.predicts_well * PredictionScale(observations).size:
+        return 1.0
+    n_residuals = sum(map(len, problem.precisions))
+    return max(1.0, 2 * problem.evaluate(solution).loss / n_residuals)

@@ -327,7 +327,10 @@ class Found:
 
     @property
     def observations(self):
-        data = SimpleNamespace(values=np.zeros(20), index=np.zeros(20, dtype=int))
+        zeros = np.zeros(20)
+        data = SimpleNamespace(
+            values=zeros, index=zeros.astype(int), weights=np.ones(20)
+        )
         return SimpleNamespace(functions=[data])
 
 

@@ -2,6 +2,7 @@
 
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +12,10 @@ from keql import IdentifiabilityWarning, OneStepKEqL
 from keql._observations.data import FunctionData, Observations
 from keql.datasets import make_lotka_volterra
 from keql.kernels import Polynomial
-from keql.model_selection._criteria import correlation_of_neighbours
+from keql.model_selection._criteria import (
+    correlation_of_neighbours,
+    correlation_of_residuals,
+)
 
 
 def fitted(rate, initial, t_end, n, **settings):
@@ -144,6 +148,10 @@ def test_residuals_count_in_units_of_their_noise():
         residuals = rng.standard_normal(n) / np.sqrt(weights)
         index = np.zeros(n, dtype=int)
         data = FunctionData(np.arange(n)[:, None], residuals, weights, index, [])
-        observations = Observations((None,), [data], ("u",))
-        found.append(correlation_of_neighbours(residuals, observations))
+        evaluation = SimpleNamespace(residuals=residuals)
+        fit = SimpleNamespace(
+            observations=Observations((None,), [data], ("u",)),
+            model=SimpleNamespace(evaluation=evaluation),
+        )
+        found.append(correlation_of_residuals(fit))
     assert 0.7 < np.std(found) < 1.3
