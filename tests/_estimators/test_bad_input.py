@@ -388,10 +388,10 @@ def test_rows_that_take_too_much_memory_are_refused_before_a_search(monkeypatch)
     from keql._numerics.optimisation import Interruption
 
     monkeypatch.setattr(Interruption, "best", None)  # nothing is to be searched
-    monkeypatch.setattr(MemoryBudget, "bytes", lambda self: 1e8)
+    monkeypatch.setattr(MemoryBudget, "bytes", lambda self: 2.5e7)
     points = np.random.default_rng(0).uniform(size=(200_000, 2))
     model = TwoStepKEqL(("u",), "u_t", variables=("t", "x"))
-    with pytest.raises(ValueError, match="covariance of 4,000 .* memory"):
+    with pytest.raises(ValueError, match="covariance of 2,000 .* memory"):
         model.fit(points, points[:, 0])
 
 
