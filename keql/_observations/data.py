@@ -59,8 +59,9 @@ class Observations:
     """Validated data: one regression problem for each function, names of the states.
 
     `periods` has the length of each coordinate that is a ring, and infinity for each
-    other one; None: none is a ring. `n_samples` is the number of samples that the
-    values of long records stand for; None: as many as there are values.
+    other one; None: none is a ring. `n_samples` is the number of samples of which the
+    values were taken; None: as many as there are values. With `is_condensed` some of
+    these stand for several samples.
     """
 
     labels: tuple

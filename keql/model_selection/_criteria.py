@@ -463,7 +463,7 @@ def predicts_worse_than_none(fit, criteria):
 
 
 def correlation_of_residuals(fit):
-    """The same of those of exact states."""
+    """That of what exact states leave of neighbours, in standard errors."""
     weights = np.concatenate([data.weights for data in fit.observations.functions])
     residuals = fit.model.evaluation.residuals * np.sqrt(weights)
     return correlation_of_neighbours(residuals, fit.observations)

@@ -21,10 +21,7 @@ from keql._numerics.optimisation import Stop, or_stopped
 from keql._observations.data import PredictionScale
 from keql._regression.screening import CandidateTerms
 from keql.equation import with_few_weights
-from keql.model_selection._criteria import (
-    are_many,
-    meets_data,
-)
+from keql.model_selection._criteria import are_many, meets_data
 from keql.model_selection._fit import JointFamily, fit_jointly
 from keql.model_selection._terms._evolution import (
     TermSearch,
@@ -151,13 +148,12 @@ def or_followed(fit, two_step, context):
     return other or fit
 
 
-def _resolved(fit, two_step, context, settings=None):
+def _resolved(fit, two_step, context):
     """The fit on a grid whose errors are small beside the noise, if it is likelier.
 
     Of equations in time and one coordinate of space.
     """
-    settings = settings or ResolutionSettings()
-    grid = fit.problem.grid
+    settings, grid = ResolutionSettings(), fit.problem.grid
     stays = fit.result.interrupted or are_many(fit.two_step, context)
     if stays or grid.follows or len(grid.space) > 1:
         return fit
@@ -169,8 +165,8 @@ def _resolved(fit, two_step, context, settings=None):
         finer = fit.problem.resolved(*given)
         if finer is None:
             return fit
-        near = fit_near, *finer, two_step, fit.hypothesis, context
-        other = or_stopped(fit, *near)
+        near = *finer, two_step, fit.hypothesis, context
+        other = or_stopped(fit, fit_near, *near)
         if other is not None and other.result.interrupted:
             return fit.stopped(other.result.stop)
         if other is None or other.result.model.loss > fit.result.model.loss:
