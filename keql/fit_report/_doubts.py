@@ -4,7 +4,12 @@ from keql._observations.data import PredictionScale
 from keql.equation import number
 from keql.fit_report._describe import at_points
 from keql.fit_report._given import pulled, pulled_to_zero
-from keql.fit_report._one_solution import exchanged, reversible, travelling
+from keql.fit_report._one_solution import (
+    exchanged,
+    reversible,
+    travelling,
+    varying_in_time,
+)
 from keql.fit_report._related import (
     followed_too_rarely,
     known_up_to_constants,
@@ -108,6 +113,7 @@ def _of_equation(selection, given):
     doubts += saturated(fit.learned) + known_up_to_constants(given, fit.learned)
     doubts += followed_too_rarely(given, fit.learned)
     doubts += reversible(fit.learned) + exchanged(fit.learned)
+    doubts += varying_in_time(fit.learned)
     doubts += _of_scales(selection, given) + unresolved(*selection.unresolved)
     rivals = rivals_in_words(selection.rivals)
     doubts += interpolating(fit.learned)

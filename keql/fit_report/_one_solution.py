@@ -56,6 +56,35 @@ def _relation(names, direction):
     return f"{names[first]} = {' + '.join(right) or '0'}"
 
 
+def varying_in_time(learned):
+    """Equations with as many coefficients that depend on time as there are functions.
+
+    Each in a sentence. At each time the functions are as many linear equations for the
+    values of the coefficients there, which follow any states if they are no fewer.
+
+    learned : LearnedModel. States and equations.
+    """
+    n_functions = len(learned.observations.functions)
+    alone = len(learned.variables) == 1
+    sentences = []
+    for equation in learned.equations if alone else ():
+        kernel = equation.equation_kernel
+        if kernel is None or terms_of(equation) is not None:
+            continue
+        if kernel.degree_in(np.arange(equation.n_unknown_features) >= 1) is None:
+            continue  # no coefficients
+        n_terms = len(equation.coefficient_terms())
+        if 0 < n_functions <= n_terms:
+            sentences.append(
+                f"{n_functions} function{'s' * (n_functions > 1)} may be followed by "
+                f"any equation with {n_terms} coefficient{'s' * (n_terms > 1)} that "
+                f"var{'y' if n_terms > 1 else 'ies'} with {learned.variables[0]}: "
+                f"observe more than {n_terms} functions, or give an equation_kernel "
+                "with fewer such coefficients"
+            )
+    return sentences
+
+
 def reversible(learned, least=1e-3, alike=1e-6):
     """A sentence if a force explains an orbit as well as the square of a speed does.
 

@@ -12,7 +12,7 @@ from keql._numerics.elementary import (
     ODD,
     Elementary,
     at_natural_values,
-    odd_factors,
+    own_factors,
     origin_of,
     powers_of_coordinates,
     time_grid,
@@ -36,14 +36,14 @@ def test_slopes_are_those_in_the_logarithm_of_the_parameter(family):
 @pytest.mark.parametrize("family", ODD)
 def test_odd_functions_change_their_sign_with_the_column(family):
     """With what they are multiplied by; at zero they and their slopes are numbers."""
-    [powers] = odd_factors(family, "u", [(), (("v", 1),)])
+    [powers] = own_factors(family, "u", [(), (("v", 1),)])
     x = np.array([-2.4, -0.3, 0.0, 0.3, 2.4])
     for f in (Elementary(powers, family, "u", 0.6), Elementary(powers, family, "u")):
         for each in (f, f.in_log_parameter()):
             values = each(x)
             np.testing.assert_allclose(values, -values[::-1], atol=1e-14)
             assert values[2] == 0
-    assert odd_factors("sin", "u", [(), (("v", 1),)]) == [(), (("v", 1),)]
+    assert own_factors("sin", "u", [(), (("v", 1),)]) == [(), (("v", 1),)]
 
 
 def test_names():

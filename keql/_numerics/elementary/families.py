@@ -23,7 +23,6 @@ class Family:
         an exponent that is empty if it is 1. What begins with a slash follows the
         factors of f.
     symbolic : callable. f in sympy, of that module, x and k.
-    is_positive : bool. Whether x, of a pole the sum of k and x, has to be above zero.
     is_line : bool. Whether f is a straight line in log k, however far.
     bend, slope_bend : callable or None. The derivatives of the rates in x, of families
         that a diffusivity may have.
@@ -41,7 +40,6 @@ class Family:
     text: str
     latex: str
     symbolic: Callable
-    is_positive: bool = False
     is_line: bool = False
     bend: Callable | None = None
     slope_bend: Callable | None = None
@@ -59,13 +57,34 @@ EXPONENTS = tuple(
     float(Fraction(p, q))
     for q in range(1, 5)
     for p in range(q - 5, 6 - q)
-    if gcd(p, q) == 1 and not (q == 1 and p >= 0)
+    if gcd(p, q) == 1 and not (q == 1 and 0 <= p <= 3)  # which products have
 )
 
 
 def _size(x):
     """Absolute values, at zero the least number that has a logarithm."""
     return np.abs(x) + np.finfo(float).tiny
+
+
+def _saturation(n):
+    """1/(k + x^n), which makes of the power of a quantity one that saturates.
+
+    With n = 1 it is Michaelis's and Menten's, with n of 2 to 4 it is Hill's, of
+    molecules that bind together: "The possible effects of the aggregation of the
+    molecules of haemoglobin on its dissociation curves", Journal of Physiology 40,
+    1910.
+    """
+    power = "{x}" if n == 1 else f"{{x}}^{n}"
+    in_latex = "{x}" if n == 1 else f"{{x}}^{{{{{n}}}}}"
+    return Family(
+        lambda x, k: 1 / (k + x**n),
+        lambda x, k: -k / (k + x**n) ** 2,
+        lambda x, k: -n * x ** (n - 1) / (k + x**n) ** 2,
+        lambda x, k: 2 * n * k * x ** (n - 1) / (k + x**n) ** 3,
+        f"/({{k}} + {power})",
+        f"/({{k}} + {in_latex})",
+        lambda sympy, x, k: 1 / (k + x**n),
+    )
 
 
 FAMILIES = {
@@ -102,6 +121,15 @@ FAMILIES = {
         bend=lambda x, k: k**2 * np.exp(k * x),
         slope_bend=lambda x, k: k**2 * (2 + k * x) * np.exp(k * x),
     ),
+    "arrhenius": Family(
+        lambda x, k: np.exp(-k / x),
+        lambda x, k: -k / x * np.exp(-k / x),
+        lambda x, k: k / x**2 * np.exp(-k / x),
+        lambda x, k: k / x**2 * (1 - k / x) * np.exp(-k / x),
+        "exp(-{k}/{x})",
+        "\\exp(-{k}/{x})",
+        lambda sympy, x, k: sympy.exp(-k / x),
+    ),
     "log": Family(
         lambda x, k: np.log(k * x),
         lambda x, k: np.ones_like(x),
@@ -110,28 +138,12 @@ FAMILIES = {
         "log({kx})",
         r"\log({kx})",
         lambda sympy, x, k: sympy.log(k * x),
-        is_positive=True,
         is_line=True,
     ),
-    "pole": Family(
-        lambda x, k: 1 / (k + x),
-        lambda x, k: -k / (k + x) ** 2,
-        lambda x, k: -1 / (k + x) ** 2,
-        lambda x, k: 2 * k / (k + x) ** 3,
-        "/({k} + {x})",
-        "/({k} + {x})",
-        lambda sympy, x, k: 1 / (k + x),
-        is_positive=True,
-    ),
-    "peak": Family(
-        lambda x, k: 1 / (k + x**2),
-        lambda x, k: -k / (k + x**2) ** 2,
-        lambda x, k: -2 * x / (k + x**2) ** 2,
-        lambda x, k: 4 * k * x / (k + x**2) ** 3,
-        "/({k} + {x}^2)",
-        "/({k} + {x}^{{2}})",
-        lambda sympy, x, k: 1 / (k + x**2),
-    ),
+    "pole": _saturation(1),
+    "peak": _saturation(2),
+    "hill3": _saturation(3),
+    "hill4": _saturation(4),
     "power": Family(
         lambda x, k: x**k,
         lambda x, k: k * x**k * np.log(x),
@@ -140,7 +152,6 @@ FAMILIES = {
         "{x}{to_k}",
         "{x}{to_k}",
         lambda sympy, x, k: x ** (int(k) if float(k).is_integer() else k),
-        is_positive=True,
         bend=lambda x, k: k * (k - 1) * x ** (k - 2),
         slope_bend=lambda x, k: (
             k * x ** (k - 2) * (2 * k - 1 + k * (k - 1) * np.log(x))

@@ -38,7 +38,13 @@ def state_grid(x, n=7):
     if lowest > -0.05 * size:  # what goes down to zero may seem to be below it
         poles = np.geomspace(0.01, 4, n) * size
         yield from (("pole", k) for k in poles if lowest > -0.5 * k)
+        for k in np.geomspace(0.1, 2, n) * size:
+            yield "hill3", k**3
+            yield "hill4", k**4
     if lowest > 0:
+        change = 1 / lowest - 1 / size
+        if change > 0:  # of the exponent over the data, as that of an exponential
+            yield from (("arrhenius", k) for k in np.geomspace(0.5, 12, n) / change)
         yield "log", 1 / np.median(x)
         yield from (("power", k) for k in (-1.0, -0.5, 0.35, 0.6, 1.5, 2.5))
     else:
@@ -123,9 +129,19 @@ def diffusivities(x, powers=(-1.0, -0.5, 0.5, 1.5, 2.5), steps=(0.5, 1.5, 4.0)):
 ODD = "abs", "tanh"
 
 
-def odd_factors(family, name, factors):
-    """What functions of a column are multiplied by, of odd ones not by `factors`."""
-    return {"abs": [((name, 1),)], "tanh": [()]}.get(family, factors)
+def own_factors(family, name, factors):
+    """What functions of a column are multiplied by: `factors`, or others of their own.
+
+    Drag is odd, as that times the column is, and what saturates stands alone: molecules
+    that bind together do so times their own power, if they activate something.
+    """
+    own = {
+        "abs": [((name, 1),)],
+        "tanh": [()],
+        "hill3": [(), ((name, 3),)],
+        "hill4": [(), ((name, 4),)],
+    }
+    return own.get(family, factors)
 
 
 def at_natural_values(function, x, least=0.5, most=40.0):

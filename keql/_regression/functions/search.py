@@ -97,13 +97,14 @@ class ElementarySearch:
             problem = best.model.problem
         elif not self._has_much_noise:
             best = self._in_rounds(problem, terms, values, iterate, None, enough, 1)
-            if best is None or self.is_stopped:
+            if self.is_stopped:
                 return best
-            if not best.error < enough:  # sets may be far from where it is linear
+            # Sets may be far from where it is linear, or none are defined there.
+            if best is None or not best.error < enough:
                 along = self._along(iterate, enough)
-                if along is not None and along.score > best.score:
+                if along is not None and (best is None or along.score > best.score):
                     best = self._pruned(along)
-                if self.is_stopped:
+                if best is None or self.is_stopped:
                     return best
             terms, values, iterate = list(best.terms), best.values, best.iterate
             problem = best.model.problem

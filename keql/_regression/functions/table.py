@@ -19,7 +19,7 @@ from keql._numerics.elementary import (
     at_natural_values,
     diffusivities,
     fast_waves,
-    odd_factors,
+    own_factors,
     origin_of,
     powers_of_coordinates,
     products,
@@ -312,9 +312,13 @@ class FunctionTable:
                     yield Elementary((), family, state, k, flux=flux)
 
     def _functions_of_time(self, e, operators, settings):
-        """Time, as slow sines stand for it, waves and decays, alone and as factors."""
+        """Time, as slow sines stand for it, waves and decays, alone and as factors.
+
+        Of the square, too, if there is one operator: as what limits growth may vary.
+        """
         time, t = self.names[self.time], self.features[e][:, self.time]
         factors = [(), *(((name, 1),) for name in operators)]
+        factors += [((name, 2),) for name in operators if len(operators) == 1]
         origin = origin_of(t, settings.far)
         powers = range(1, settings.of_far_time + 1) if origin else (1,)
         for power, own in product(powers, factors):
@@ -370,7 +374,7 @@ class FunctionTable:
                     continue
                 own = saturating.get(family, [])
                 is_wave = family in ("sin", "cos")
-                before = odd_factors(family, name, factors)
+                before = own_factors(family, name, factors)
                 if self.is_system and is_wave:
                     own = inverse
                 if is_wave and not settings.of_derivatives:

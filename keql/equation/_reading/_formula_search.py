@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import linalg, optimize
 
-from keql._numerics.elementary import Elementary, odd_factors, products, state_grid
+from keql._numerics.elementary import Elementary, own_factors, products, state_grid
 from keql._numerics.linalg import rms
 
 
@@ -178,7 +178,7 @@ def _functions_of(columns):
         pairs = [((name, 1), (other, 1)) for other in columns if other != name]
         saturating = {"pole": pairs, "peak": [((name, 2),), *pairs]}
         for family, k in state_grid(x):
-            before = odd_factors(family, name, factors)
+            before = own_factors(family, name, factors)
             for powers in [*before, *saturating.get(family, [])]:
                 if function := Elementary(powers, family, name, k).with_one_power:
                     yield function
