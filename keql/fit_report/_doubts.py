@@ -113,7 +113,7 @@ def _of_equation(selection, given):
     doubts += saturated(fit.learned) + known_up_to_constants(given, fit.learned)
     doubts += followed_too_rarely(given, fit.learned)
     doubts += reversible(fit.learned) + exchanged(fit.learned)
-    doubts += varying_in_time(fit.learned)
+    doubts += varying_in_time(given, fit.learned)
     doubts += _of_scales(selection, given) + unresolved(*selection.unresolved)
     rivals = rivals_in_words(selection.rivals)
     doubts += interpolating(fit.learned)

@@ -56,20 +56,21 @@ def _relation(names, direction):
     return f"{names[first]} = {' + '.join(right) or '0'}"
 
 
-def varying_in_time(learned):
+def varying_in_time(hypothesis, learned):
     """Equations with as many coefficients that depend on time as there are functions.
 
     Each in a sentence. At each time the functions are as many linear equations for the
     values of the coefficients there, which follow any states if they are no fewer.
-
-    learned : LearnedModel. States and equations.
+    Told are those whose kernel the Hypothesis leaves open.
     """
     n_functions = len(learned.observations.functions)
     alone = len(learned.variables) == 1
+    pairs = zip(learned.setup.equations, learned.equations, strict=True)
     sentences = []
-    for equation in learned.equations if alone else ():
+    for terms, equation in pairs if alone else ():
+        given = hypothesis.of_equation(terms.name).equation_kernel
         kernel = equation.equation_kernel
-        if kernel is None or terms_of(equation) is not None:
+        if given is not None or kernel is None or terms_of(equation) is not None:
             continue
         if kernel.degree_in(np.arange(equation.n_unknown_features) >= 1) is None:
             continue  # no coefficients

@@ -12,8 +12,8 @@ from keql._numerics.elementary import (
     ODD,
     Elementary,
     at_natural_values,
-    own_factors,
     origin_of,
+    own_factors,
     powers_of_coordinates,
     time_grid,
 )
@@ -161,8 +161,11 @@ def test_they_pickle():
 
 
 def test_natural_exponents_are_ratios_of_small_numbers():
-    """Those of Torricelli, of spheres, of gravity; whole positive ones are products."""
-    positive = [1 / 4, 1 / 3, 1 / 2, 2 / 3, 3 / 2]
+    """Those of Torricelli, of spheres, of gravity, of heat that is radiated.
+
+    Whole ones up to three are those of products.
+    """
+    positive = [1 / 4, 1 / 3, 1 / 2, 2 / 3, 3 / 2, 4]
     negative = [-1 / 4, -1 / 3, -1 / 2, -2 / 3, -1, -3 / 2, -2, -3, -4]
     assert sorted(EXPONENTS) == sorted(positive + negative)
     found = [*at_natural_values(Elementary((("v", 1),), "power", "u", 0.35), X)]

@@ -4,11 +4,12 @@ from keql._numerics.elementary.families import ANGLES, EXPONENTS, FAMILIES
 from keql._numerics.elementary.function import Elementary
 from keql._numerics.elementary.grids import (
     ODD,
+    PRECISE,
     at_natural_values,
     diffusivities,
     fast_waves,
-    own_factors,
     origin_of,
+    own_factors,
     powers_of_coordinates,
     products,
     state_grid,
@@ -23,6 +24,7 @@ __all__ = [
     "ElementaryTable",
     "FAMILIES",
     "ODD",
+    "PRECISE",
     "at_natural_values",
     "diffusivities",
     "fast_waves",

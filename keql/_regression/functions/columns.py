@@ -35,14 +35,24 @@ class ColumnEvidence:
         """The log evidence of a set."""
         return float(self.many([kept])[0])
 
-    def many(self, sets):
-        """The log evidence (m,) of sets."""
+    def many(self, sets, scales=None):
+        """The log evidence (m,) of sets.
+
+        `scales` (m,) are prior standard deviations of their coefficients; None: one.
+        """
         scores = np.empty(len(sets))
-        for places, kept, R, _, squares in self._solved(sets):
+        for places, kept, R, _, squares in self._solved(sets, scales):
             diagonals = np.abs(np.diagonal(R, axis1=1, axis2=2))
             found = self.of_rest(squares, np.sum(np.log(diagonals), axis=1))
             scores[places] = found + self.odds.many(kept)
         return scores
+
+    def scales(self, sets):
+        """Prior standard deviations (m,) that suit the coefficients of sets, or one."""
+        scales = np.empty(len(sets))
+        for places, _, _, values, _ in self._solved(sets):
+            scales[places] = np.maximum(np.sqrt(np.mean(values**2, axis=1)), 1.0)
+        return scales
 
     def values(self, kept):
         """The most probable coefficients of a set."""
@@ -69,11 +79,12 @@ class ColumnEvidence:
         found[np.arange(len(positions)), positions] += 1.0
         return found
 
-    def _solved(self, sets, most=1e6):
+    def _solved(self, sets, scales=None, most=1e6):
         """Sets of one size together, so many numbers at a time at most.
 
         Yields the places of m sets, their columns (m, k), roots (m, k, k) of their
-        precisions, their coefficients (m, k), and the squares (m,) that are left.
+        precisions, their coefficients (m, k) in units of their scales, and the squares
+        (m,) that are left.
 
         By orthogonal factors: columns may be nearly dependent.
         """
@@ -86,6 +97,8 @@ class ColumnEvidence:
                 kept = np.array([[*sets[i]] for i in places], dtype=int)
                 rows = np.empty((len(places), n + k, k))
                 rows[:, :n] = np.moveaxis(self.effects[:, kept], 0, 1)
+                if scales is not None:
+                    rows[:, :n] *= scales[places, None, None]
                 rows[:, n:] = np.eye(k)
                 Q, R = np.linalg.qr(rows)
                 values = np.linalg.solve(R, (right @ Q)[:, :, None])
@@ -294,6 +307,17 @@ class FunctionColumns:
     def scored(self, sets):
         """Pairs of the log evidence of a set, and the set."""
         return [*zip(self.evidence.many(sets).tolist(), sets, strict=True)]
+
+    def scored_again(self, ranked):
+        """The same of ranked pairs, with the prior scale that suits each set.
+
+        Terms that cancel each other nearly, as 1 and the root of a level do where it
+        comes to rest, have larger coefficients than those that were linearised at.
+        """
+        sets = [kept for _, kept in ranked]
+        values = self.evidence.many(sets, self.evidence.scales(sets))
+        best = np.maximum(values, [value for value, _ in ranked])
+        return [*zip(best.tolist(), sets, strict=True)]
 
     def best_added(self, bases, most=40):
         """Sets (score, positions) with a term more, the best of each kind.

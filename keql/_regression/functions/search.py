@@ -32,6 +32,8 @@ from keql._regression.functions.terms import (
     are_in_products,
     falls_short,
     moved,
+    with_slopes,
+    without_slopes,
 )
 from keql.equation import PolynomialBasis
 from keql.kernels import Dictionary
@@ -73,8 +75,7 @@ class ElementarySearch:
             return coupled
         found, more = [], self.settings.of_single_states
         if coupled is not None and (self._has_much_noise or not more):
-            given = coupled.model.problem, list(coupled.terms), coupled.values
-            found = [self._in_rounds(*given, coupled.iterate, coupled, enough, rounds)]
+            found = [self._near(coupled, enough, rounds)]
         if more and not self.is_stopped:
             found += [self._uncoupled(start, terms, values, iterate, enough)]
         found = [own for own in (*found, coupled) if own is not None]
@@ -82,34 +83,47 @@ class ElementarySearch:
 
     def _uncoupled(self, start, terms, values, iterate, enough):
         """The best terms near the start, or those that explain the trajectories."""
-        problem, n_rounds, best = self.problem, self.settings.n_rounds, None
-        is_system = self.problem.learned.setup.is_system
-        if is_system and not (start and n_rounds and self._has_much_noise):
-            best = self._along(iterate, enough)
-            if best is None or self.is_stopped:
-                return best
-            best = self._pruned(best)
-            if self.is_stopped or best.error < enough:
-                return best
-            if not self._has_much_noise:
-                n_rounds = self.settings.n_rounds_along
-            terms, values, iterate = list(best.terms), best.values, best.iterate
-            problem = best.model.problem
-        elif not self._has_much_noise:
-            best = self._in_rounds(problem, terms, values, iterate, None, enough, 1)
-            if self.is_stopped:
-                return best
-            # Sets may be far from where it is linear, or none are defined there.
-            if best is None or not best.error < enough:
-                along = self._along(iterate, enough)
-                if along is not None and (best is None or along.score > best.score):
-                    best = self._pruned(along)
-                if best is None or self.is_stopped:
-                    return best
-            terms, values, iterate = list(best.terms), best.values, best.iterate
-            problem = best.model.problem
-        given = problem, terms, values, iterate, best, enough
-        return self._in_rounds(*given, n_rounds)
+        if not self.problem.learned.setup.is_system:
+            return self._of_single(terms, values, iterate, enough)
+        n_rounds, given = self.settings.n_rounds, (self.problem, terms, values, iterate)
+        if start and n_rounds and self._has_much_noise:
+            return self._in_rounds(*given, None, enough, n_rounds)
+        best = self._along(iterate, enough)
+        if best is None or self.is_stopped:
+            return best
+        best = self._pruned(best)
+        if self.is_stopped or best.error < enough:
+            return best
+        if not self._has_much_noise:
+            n_rounds = self.settings.n_rounds_along
+        return self._near(best, enough, n_rounds)
+
+    def _of_single(self, terms, values, iterate, enough):
+        """The same of a single equation.
+
+        Right ones may be far from where it is linear, or not defined there: they are
+        looked for along the trajectories, too, if observations are missed.
+        """
+        n_rounds, first, met = self.settings.n_rounds, 1, enough
+        if self._has_much_noise:
+            scale = PredictionScale(self.problem.learned.observations)
+            noise = scale.noise(self.problem.learned.observation_noise)
+            first, met = n_rounds, self.settings.missed * noise
+        given = self.problem, terms, values, iterate, None, enough
+        best = self._in_rounds(*given, first)
+        if self.is_stopped or (best is not None and best.error < met):
+            return best
+        along = self._along(iterate, enough)
+        if along and not self.is_stopped and (not best or along.score > best.score):
+            best = self._pruned(along)
+        if best is None or self.is_stopped:
+            return best
+        return self._near(best, enough, n_rounds)
+
+    def _near(self, best, enough, n_rounds):
+        """The best of sets near one that was found, linearised there."""
+        given = best.model.problem, list(best.terms), best.values, best.iterate
+        return self._in_rounds(*given, best, enough, n_rounds)
 
     def _in_rounds(self, problem, terms, values, iterate, best, enough, n):
         """The best of sets near the terms, linearised again where that is, n times."""
@@ -150,8 +164,7 @@ class ElementarySearch:
         best = self._pruned(best)
         if self.is_stopped or best.error < enough:
             return best
-        given = best.model.problem, list(best.terms), best.values, best.iterate
-        return self._in_rounds(*given, best, 0.0, self.settings.n_rounds)
+        return self._near(best, 0.0, self.settings.n_rounds)
 
     @cached_property
     def odds(self):
@@ -207,11 +220,21 @@ class ElementarySearch:
                 break
             if refined is None:
                 continue
+            refined = self._or_natural(refined, least)
             if best is None or refined.score > best.score:
                 best = refined = self._with_shorter_steps(refined, enough)
             if self.is_stopped or refined.error < enough:
                 break
         return best
+
+    def _or_natural(self, refined, least):
+        """Terms, or the same with natural parameters near theirs, if more probable."""
+        terms = self.offered.at_nearest_natural(refined.terms)
+        if terms is None:
+            return refined
+        given = terms, refined.values, refined.iterate
+        other = self.solve(refined.model.problem, *given, least)
+        return other if other is not None and other.score > refined.score else refined
 
     def _with_shorter_steps(self, refined, enough):
         """Terms solved for with shorter steps in time where theirs are too long.
@@ -309,7 +332,7 @@ class ElementarySearch:
         settings, terms = self.settings, sorted(terms, key=lambda t: t.equation)
         if len(values) != len(terms):
             values = np.zeros(len(terms))
-        weights = self._with_slopes(terms, values)
+        weights = with_slopes(terms, values, len(self.offered.sizes))
         changes, fraction, score = [], 1.0, -np.inf
         for step in range(settings.max_steps):
             here = replace(iterate, equations=self._equations(terms, weights))
@@ -337,7 +360,7 @@ class ElementarySearch:
                 score, before, least, settings.patience - step
             ):
                 return None
-            values, moves = self._split(terms, found)
+            values, moves = without_slopes(terms, found)
             iterate = model.solution
             if fraction < 1:
                 iterate = problem.interpolate(here, iterate, fraction)
@@ -346,7 +369,7 @@ class ElementarySearch:
             terms = [moved(t, by) for t, by in zip(terms, factors, strict=True)]
             if change < tol and np.max(np.abs(moves), initial=0) < 1e3 * tol:
                 break
-            weights = self._with_slopes(terms, values)
+            weights = with_slopes(terms, values, len(self.offered.sizes))
         else:
             return None
         return self._refined(terms, values, iterate, model)
@@ -374,31 +397,6 @@ class ElementarySearch:
     def _has_much_noise(self):
         noise = self.problem.learned.observation_noise  # that of two steps
         return self._relative(noise) > self.settings.much_noise
-
-    def _with_slopes(self, terms, values):
-        """Weights of the functions of each equation, then zero for their slopes."""
-        weights = []
-        for e in range(len(self.offered.sizes)):
-            own = [v for t, v in zip(terms, values, strict=True) if t.equation == e]
-            n = sum(1 for t in terms if t.equation == e and t.function.is_free)
-            weights.append(np.r_[own, np.zeros(n)])
-        return weights
-
-    def _split(self, terms, found):
-        """Weights of terms, and the changes of the logarithms of their parameters."""
-        values, moves, start = [], [], 0
-        for e in range(len(self.offered.sizes)):
-            own = [t for t in terms if t.equation == e]
-            inner = [i for i, t in enumerate(own) if t.function.is_free]
-            a = found[start : start + len(own)]
-            b = found[start + len(own) : start + len(own) + len(inner)]
-            start += len(own) + len(inner)
-            own_moves = np.zeros(len(own))
-            for i, slope in zip(inner, b, strict=True):
-                own_moves[i] = slope / a[i] if a[i] else 0.0
-            values.append(a)
-            moves.append(own_moves)
-        return np.concatenate(values), np.concatenate(moves)
 
     def _equations(self, terms, weights):
         """Equations with terms, followed by their slopes."""
@@ -455,7 +453,9 @@ class ElementarySearch:
 
     def _best_of_each_size(self, ranked, columns):
         """Terms and values of the best sets of one term, of two, and so on."""
-        by_size = {}
+        by_size, first = {}, {frozenset(kept): (v, kept) for v, kept in sorted(ranked)}
+        first = sorted(first.values(), reverse=True)[: self.settings.n_ranked]
+        ranked = columns.scored_again(first)
         for value, kept in sorted(ranked, key=lambda pair: -pair[0]):
             size = columns.size(kept), len(kept)
             own = by_size.setdefault(size, {})

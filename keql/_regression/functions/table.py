@@ -14,13 +14,14 @@ from keql._numerics.elementary import (
     ANGLES,
     FAMILIES,
     ODD,
+    PRECISE,
     Elementary,
     ElementaryTable,
     at_natural_values,
     diffusivities,
     fast_waves,
-    own_factors,
     origin_of,
+    own_factors,
     powers_of_coordinates,
     products,
     state_grid,
@@ -43,6 +44,8 @@ class ElementarySettings:
     beside_states : bool. Without these, whether there are those of time and waves on
         rings: along known states they cost little.
     drags : bool. Whether drag, u_t |u_t|^k, and what saturates, tanh(k u), are tried.
+    of_precise_data : bool. Whether saturation of third and fourth powers is tried, and
+        Arrhenius's law.
     n_expected : float. How many products an equation has before data are seen, and how
         many functions; all of either are as probable.
     against : float. Prior log odds that an equation has products only, which sets with
@@ -57,6 +60,8 @@ class ElementarySettings:
         half to so many half periods over its extent, alone and times an operator.
     n_small : int. All sets of few products are compared, of sizes up to which there are
         not more than this.
+    n_ranked : int. Sets whose prior scale is found, which the linearisation has of its
+        own terms.
     n_tried : int. Sets of each size that are solved for in each linearisation.
     n_rounds : int. Linearisations. Without any, systems have the functions that explain
         given trajectories best, in one round along these.
@@ -80,6 +85,8 @@ class ElementarySettings:
     much_noise : float. Noise, in units of the size of the observations, from which on
         the evidence of the linearised problem tells, beside terms to start from, which
         sets are worth being solved for.
+    missed : float. Errors of predictions, in units of that noise, from which on the
+        functions of a single equation are looked for along its states as well.
     near : float. These are the sets whose log evidence is lower by at most this: odds
         of one to twenty, up to which they are told beside the terms.
     grid : tuple. Steps in time and points in space on which functions of fields are
@@ -101,6 +108,7 @@ class ElementarySettings:
     of_single_states: bool = True
     beside_states: bool = False
     drags: bool = True
+    of_precise_data: bool = True
     n_expected: float = 3.0
     against: float = 0.0
     n_parameters: int = 7
@@ -109,6 +117,7 @@ class ElementarySettings:
     n_frequencies: int = 60
     n_waves: int = 4
     n_small: int = 400
+    n_ranked: int = 1000
     n_tried: int = 3
     n_rounds: int = 6
     n_rounds_along: int = 1
@@ -123,6 +132,7 @@ class ElementarySettings:
     margin: float = 10.0
     dispensable: float = 50.0
     much_noise: float = 2e-3
+    missed: float = 2.0
     near: float = 3.0
     grid: tuple = (20, 40)
     far: float = 1.0
@@ -138,7 +148,8 @@ class ElementarySettings:
         """
         few = {"n_parameters": 5, "most_waves": 0.0, "n_tried": 2, "n_rounds": 2}
         steps = {"max_steps": 15, "tol": 1e-5, "part": 3e-2}
-        return cls(of_derivatives=False, drags=False, **few, **steps)
+        how = {"of_derivatives": False, "of_precise_data": False, "drags": False}
+        return cls(**how, **few, **steps)
 
     @classmethod
     def of_trajectories(cls, n_states, is_noisy, is_hidden, few=2, several=4):
@@ -256,6 +267,23 @@ class FunctionTable:
             if not is_angle or {*function.arguments} <= {*self.states}:
                 yield from at_natural_values(function, self._argument(function, e))
 
+    def at_nearest_natural(self, terms, near=0.25):
+        """Terms with natural parameters where free ones are near to these, or None.
+
+        None if none of them is there. Linearised at other terms, right exponents of
+        terms that cancel each other may seem far less probable than a free one.
+        """
+        changed, known = [], {(t.equation, t.function): t for t in self.terms}
+        for term in terms:
+            f = term.function
+            values = FAMILIES[f.family].natural if f.is_free else ()
+            nearest = min(values, key=lambda k: abs(k - f.parameter), default=np.inf)
+            if abs(nearest / f.parameter - 1) < near:
+                natural = replace(f, parameter=nearest, is_held=True)
+                term = known.get((term.equation, natural), term)
+            changed.append(term)
+        return changed if changed != [*terms] else None
+
     def _argument(self, function, e):
         """Values (n,) of what a function is of, where its equation was learned."""
         S, names = self.features[e], function.arguments
@@ -370,7 +398,8 @@ class FunctionTable:
                 "peak": [((name, 2),), *(((name, 2), (other, 1)) for other in others)],
             }
             for family, k in state_grid(x, settings.n_parameters):
-                if family in ODD and not settings.drags:
+                is_left = family in PRECISE and not settings.of_precise_data
+                if is_left or (family in ODD and not settings.drags):
                     continue
                 own = saturating.get(family, [])
                 is_wave = family in ("sin", "cos")

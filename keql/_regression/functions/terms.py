@@ -71,6 +71,36 @@ def moved(term, by):
     return replace(term, function=function)
 
 
+def with_slopes(terms, values, n_equations):
+    """Weights of the functions of each equation, then zero for their slopes."""
+    weights = []
+    for e in range(n_equations):
+        own = [v for t, v in zip(terms, values, strict=True) if t.equation == e]
+        n = sum(1 for t in terms if t.equation == e and t.function.is_free)
+        weights.append(np.r_[own, np.zeros(n)])
+    return weights
+
+
+def without_slopes(terms, weights):
+    """Weights of sorted terms, and the changes of the logarithms of their parameters.
+
+    `weights` are those of the functions of each equation, then of their slopes.
+    """
+    values, moves, start = [], [], 0
+    for e in sorted({t.equation for t in terms}):
+        own = [t for t in terms if t.equation == e]
+        inner = [i for i, t in enumerate(own) if t.function.is_free]
+        a = weights[start : start + len(own)]
+        b = weights[start + len(own) : start + len(own) + len(inner)]
+        start += len(own) + len(inner)
+        own_moves = np.zeros(len(own))
+        for i, slope in zip(inner, b, strict=True):
+            own_moves[i] = slope / a[i] if a[i] else 0.0
+        values.append(a)
+        moves.append(own_moves)
+    return np.concatenate(values), np.concatenate(moves)
+
+
 def simplified(term, tol=1e-5):
     """A term whose function is a whole power, up to `tol`, as a product.
 

@@ -10,6 +10,7 @@ import numpy as np
 from keql._evolution.problem import make_evolution_problem
 from keql._evolution.trajectories import make_trajectory_problem
 from keql._numerics.optimisation import Result, Stop
+from keql._observations.data import PredictionScale
 from keql._regression.functions.search import ElementarySearch
 from keql._regression.functions.table import ElementarySettings, FunctionTable
 from keql._regression.functions.terms import form_of, says_the_same, with_digits
@@ -85,7 +86,15 @@ def _settings_of(two_step, context):
     else:
         how = len(data.states), sees_noise(two_step), bool(data.hidden_states)
         settings = ElementarySettings.of_trajectories(*how)
-    return replace(settings, against=context.criteria.elementary)
+    scale = PredictionScale(data)
+    is_precise = scale.noise(two_step.observation_noise) <= (
+        settings.much_noise * scale.size
+    )
+    return replace(
+        settings,
+        against=context.criteria.elementary,
+        of_precise_data=settings.of_precise_data and is_precise,
+    )
 
 
 def fit_functions_along(two_step, hypothesis, context, at_first=False):
