@@ -24,6 +24,7 @@ from keql.equation._known import (
 )
 from keql.equation._learned import LearnedEquation
 from keql.equation._monomials import (
+    are_monomials,
     averaged,
     coefficients,
     find_terms,

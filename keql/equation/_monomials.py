@@ -4,6 +4,7 @@ A *product* is a tuple of (name, power) and stands for a monomial; the names are
 of features. A function of a dictionary is a product of one name.
 """
 
+import re
 from copy import copy
 from typing import NamedTuple
 
@@ -91,6 +92,12 @@ def terms_of(equation):
     if equation.equation_kernel is None:  # nothing is unknown
         return Terms([], None, np.empty((0, 0)), np.empty((len(S), 0)))
     return make_terms(equation.equation_kernel, names, S)
+
+
+def are_monomials(terms):
+    """Whether names of terms are products of whole powers of features."""
+    texts = [name.rpartition(": ")[2] for name in terms]
+    return all(re.fullmatch(r"[\w^ ]+", text) for text in texts)
 
 
 def highest_derivatives(equation, axes):

@@ -1,6 +1,5 @@
 """When one fit is better than another or good enough, and what was chosen."""
 
-import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -258,6 +257,16 @@ def few_terms_meet(fit, two_step, criteria):
     return exact and is_short and level_in_space(fit, two_step) <= 1.0
 
 
+def nothing_missed(fit, criteria):
+    """The error, in units of the size, up to which trajectories miss nothing.
+
+    Many products of the states of one trajectory may come as near to it as functions.
+    """
+    n_unknown = sum(own.depends_on is not None for own in fit.learned.setup.equations)
+    is_short = len(fit.term_names) <= criteria.few_terms * n_unknown
+    return criteria.nothing_missed if is_short else criteria.functions_miss
+
+
 def predicts_within_noise(fit, two_step, criteria, own_noise=0.0):
     """Whether nothing better than exact states is to be looked for.
 
@@ -283,12 +292,6 @@ def meets_data(fit, two_step, criteria):
     """Whether exact states predict within the noise, and miss no exact data."""
     misses = missed_in_space(fit, two_step, criteria)
     return predicts_within_noise(fit, two_step, criteria) and not misses
-
-
-def are_monomials(terms):
-    """Whether names of terms are products of whole powers of features."""
-    texts = [name.rpartition(": ")[2] for name in terms]
-    return all(re.fullmatch(r"[\w^ ]+", text) for text in texts)
 
 
 def odds_between(fit, other, polynomials, wider, criteria):

@@ -7,13 +7,12 @@ import numpy as np
 from keql._numerics.linalg import rms, size_or_one
 from keql._numerics.optimisation import Stop
 from keql._observations.data import PredictionScale, left_out_errors
-from keql.equation import highest_derivatives
+from keql.equation import are_monomials, highest_derivatives
 from keql.model_selection._beside._left_out import terms_left_out
 from keql.model_selection._beside._uncertain import uncertainty_of_terms
 from keql.model_selection._beside._without import gain_of_equations
 from keql.model_selection._criteria import (
     Criteria,
-    are_monomials,
     correlation_of_residuals,
     missed_in_space,
     misses_at_random,

@@ -13,6 +13,7 @@ from keql.model_selection._criteria import (
     Judgement,
     error_within_noise,
     missed_in_space,
+    nothing_missed,
     odds_between,
     predicts_within_noise,
 )
@@ -300,9 +301,8 @@ class TrajectorySearch(HypothesisSearch):
         there may be none. The wider hypotheses are less probable before data are seen.
         """
         names = [row.name for row in (*rows, *wider)]
-        is_met = fit.error < self.criteria.nothing_missed * self.size
-        is_polynomial = fit.hypothesis.name in names
-        if is_met or self.is_of_fields or not is_polynomial:
+        is_met = fit.error < nothing_missed(fit, self.criteria) * self.size
+        if is_met or self.is_of_fields or fit.hypothesis.name not in names:
             return fit
         place = names.index(fit.hypothesis.name)
         higher = [row for row in rows[place + 1 :] if row.n_terms is not None]
@@ -486,7 +486,7 @@ class TrajectorySearch(HypothesisSearch):
     def _misses_nothing(self, fit):
         """Whether nothing that predicts better than a fit is to be looked for.
 
-        Where two steps find no noise, exact states have to predict to more digits than
+        Where two steps find no noise, exact states predict to more digits than
         interpolation does. States that white noise drives have to predict well.
         """
         if not self.is_in_time:
@@ -497,4 +497,4 @@ class TrajectorySearch(HypothesisSearch):
             return self.is_driven or not self.in_doubt(fit.error)
         if self.sees_noise:
             return self.convinces(fit) or self.leaves_but_noise(fit)
-        return fit.error < self.criteria.nothing_missed * self.size
+        return fit.error < nothing_missed(fit, self.criteria) * self.size

@@ -161,11 +161,11 @@ def test_they_pickle():
 
 
 def test_natural_exponents_are_ratios_of_small_numbers():
-    """Those of Torricelli, of spheres, of gravity, of heat that is radiated.
+    """Those of Torricelli, of spheres, of gravity, of heat that is radiated, of stars.
 
     Whole ones up to three are those of products.
     """
-    positive = [1 / 4, 1 / 3, 1 / 2, 2 / 3, 3 / 2, 4]
+    positive = [1 / 4, 1 / 3, 1 / 2, 2 / 3, 3 / 2, 4, 5]
     negative = [-1 / 4, -1 / 3, -1 / 2, -2 / 3, -1, -3 / 2, -2, -3, -4]
     assert sorted(EXPONENTS) == sorted(positive + negative)
     found = [*at_natural_values(Elementary((("v", 1),), "power", "u", 0.35), X)]

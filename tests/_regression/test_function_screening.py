@@ -20,7 +20,8 @@ from keql._regression.functions.screening import (
     combined,
 )
 from keql._regression.functions.search import ElementarySearch
-from keql._regression.functions.table import ElementarySettings, FunctionTable
+from keql._regression.functions.settings import ElementarySettings
+from keql._regression.functions.table import FunctionTable
 from keql._regression.functions.terms import Term, form_of, kind_of, says_the_same
 from keql.kernels import Polynomial
 from keql.model_selection._terms._functions import offers_cubics

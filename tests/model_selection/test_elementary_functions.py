@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from keql import LearnedEquation, OneStepKEqL
 from keql._numerics.elementary import Elementary
 from keql._regression.functions.search import ElementarySearch
-from keql._regression.functions.table import ElementarySettings
+from keql._regression.functions.settings import ElementarySettings
 from keql._regression.functions.terms import Term, falls_short
 from keql._regression.two_step import Hypothesis
 from keql.exceptions import IdentifiabilityWarning

@@ -16,7 +16,8 @@ from keql._evolution.problem import make_evolution_problem
 from keql._numerics.elementary import ODD, Elementary
 from keql._regression.functions import terms as terms_module
 from keql._regression.functions.screening import can_be_screened
-from keql._regression.functions.table import ElementarySettings, FunctionTable
+from keql._regression.functions.settings import ElementarySettings
+from keql._regression.functions.table import FunctionTable
 from keql._regression.functions.terms import Term, are_in_products, kind_of, moved
 from keql._regression.screening import CandidateTerms
 from keql._regression.two_step import Hypothesis

@@ -1,6 +1,6 @@
 """Elementary functions with inner parameters: families, values, grids, tables."""
 
-from keql._numerics.elementary.families import ANGLES, EXPONENTS, FAMILIES
+from keql._numerics.elementary.families import ANGLES, EXPONENTS, FAMILIES, RADII
 from keql._numerics.elementary.function import Elementary
 from keql._numerics.elementary.grids import (
     ODD,
@@ -25,6 +25,7 @@ __all__ = [
     "FAMILIES",
     "ODD",
     "PRECISE",
+    "RADII",
     "at_natural_values",
     "diffusivities",
     "fast_waves",

@@ -52,13 +52,20 @@ ANGLES = 1.0, np.pi / 180, 2 * np.pi
 # Exponents have no unit. Those of laws are ratios p/q of small whole numbers, as units
 # of powers have to match, or areas and volumes are compared; simple ones are more
 # probable, and these are those with abs(p) + q of at most 5 (Jeffreys, "Theory of
-# probability", 1961, section 1.62, measures complexity by such sums).
-EXPONENTS = tuple(
-    float(Fraction(p, q))
-    for q in range(1, 5)
-    for p in range(q - 5, 6 - q)
-    if gcd(p, q) == 1 and not (q == 1 and 0 <= p <= 3)  # which products have
+# probability", 1961, section 1.62, measures complexity by such sums), but for whole
+# ones up to 3, which products have. Stars and bifurcations have the fifth power, too.
+EXPONENTS = (
+    *(
+        float(Fraction(p, q))
+        for q in range(1, 5)
+        for p in range(q - 5, 6 - q)
+        if gcd(p, q) == 1 and not (q == 1 and 0 <= p <= 3)
+    ),
+    5.0,
 )
+
+# Those of the square of a distance or of a speed: forces around a centre, and drag.
+RADII = -2.0, -1.5, -1.0, -0.5, 0.5
 
 
 def _size(x):

@@ -28,6 +28,8 @@ class Elementary:
         others may be those of an angle.
     origin : float. Where the argument is counted from, in its unit.
     reference : str. The column that it is counted from, if it is a difference.
+    squares : tuple of str. Columns whose squares are added to that of the argument, if
+        it is the square of a distance or of a speed.
     """
 
     powers: tuple = ()
@@ -40,6 +42,7 @@ class Elementary:
     is_held: bool = False
     origin: float = 0.0
     reference: str = ""
+    squares: tuple = ()
 
     @classmethod
     def power_above(cls, origin, argument, power, powers=()):
@@ -68,9 +71,9 @@ class Elementary:
 
     @property
     def arguments(self):
-        """The column, or the two, that its elementary function is of: a tuple."""
-        own = (self.argument, self.reference) if self.reference else (self.argument,)
-        return own if self.family else ()
+        """The columns that its elementary function is of: a tuple."""
+        others = (self.reference,) if self.reference else self.squares
+        return (self.argument, *others) if self.family else ()
 
     @property
     def is_natural(self):
@@ -105,6 +108,8 @@ class Elementary:
 
     def argument_of(self, values):
         """The quantity that its elementary function is of, by names of columns."""
+        if self.squares:
+            return sum(values[name] ** 2 for name in self.arguments)
         x = values[self.argument] - self.origin
         return x - values[self.reference] if self.reference else x
 
@@ -122,7 +127,7 @@ class Elementary:
     @property
     def factor(self):
         """How the function is written beside its powers: "sin(2 u)", "/(3 + u)"."""
-        x = self._written_argument({name: name for name in self.arguments})
+        x = self._written_argument({name: name for name in self.arguments}, "^2")
         text = self._fill(FAMILIES[self.family].text, x, " ")
         if not self.flux:
             return text
@@ -144,7 +149,7 @@ class Elementary:
 
     def latex(self, names):
         """The last factor of the product in LaTeX; `names` says how columns are."""
-        x = self._written_argument(names)
+        x = self._written_argument(names, "^{2}")
         text = self._fill(FAMILIES[self.family].latex, x, r" \, ")
         if self.flux:
             return rf"({text} \, {names[self.flux[0]]})_{{{self._coordinate}}}"
@@ -157,6 +162,8 @@ class Elementary:
         """The last factor of the product in sympy, of the expressions of columns."""
         x = table[self.argument] - sympy.nsimplify(repr(self.origin))
         x = x - table[self.reference] if self.reference else x
+        if self.squares:
+            x = sum(table[name] ** 2 for name in self.arguments)
         result = FAMILIES[self.family].symbolic(sympy, x, sympy.Float(self.parameter))
         if self.flux:
             result = result * table[self.flux[0]]
@@ -172,8 +179,13 @@ class Elementary:
         to_k = "" if float(k) == 1 else f"^{{{k}}}" if times != " " else f"^{k}"
         return template.format(x=x, k=k, kx=kx, to_k=to_k)
 
-    def _written_argument(self, names):
-        """The argument as it is written: "t", "(t - 2010)", "(a - b)"."""
+    def _written_argument(self, names, squared):
+        """The argument as it is written: "t", "(t - 2010)", "(a - b)", "(x^2 + y^2)".
+
+        `squared` is how a square is written.
+        """
+        if self.squares:
+            return f"({' + '.join(names[name] + squared for name in self.arguments)})"
         x = names[self.argument]
         if self.reference:
             return f"({x} - {names[self.reference]})"
@@ -190,7 +202,7 @@ class Elementary:
     def with_one_power(self):
         """The function, powers of its own column as one power; None if it is 1."""
         own = dict(self.powers)
-        if self.family != "power" or self.argument not in own:
+        if self.family != "power" or self.argument not in own or self.squares:
             return self
         exponent = self.parameter + own.pop(self.argument)
         powers = tuple(own.items())

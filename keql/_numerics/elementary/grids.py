@@ -41,10 +41,10 @@ def state_grid(x, n=7):
         for k in np.geomspace(0.1, 2, n) * size:
             yield "hill3", k**3
             yield "hill4", k**4
+    if lowest > 0.05 * size and lowest < size:
+        change = 1 / lowest - 1 / size  # of the exponent, as that of an exponential
+        yield from (("arrhenius", k) for k in np.geomspace(0.5, 12, n) / change)
     if lowest > 0:
-        change = 1 / lowest - 1 / size
-        if change > 0:  # of the exponent over the data, as that of an exponential
-            yield from (("arrhenius", k) for k in np.geomspace(0.5, 12, n) / change)
         yield "log", 1 / np.median(x)
         yield from (("power", k) for k in (-1.0, -0.5, 0.35, 0.6, 1.5, 2.5))
     else:

@@ -1,5 +1,7 @@
 """Many elementary functions of the same columns, evaluated together."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from keql._numerics.elementary.families import FAMILIES
@@ -19,8 +21,10 @@ class ElementaryTable:
             for name, power in f.powers:
                 exponents[columns.index(name), i] += power
             if f.family:
-                places = tuple(columns.index(n) for n in (*f.arguments, *f.flux))
-                key = f.family, places, f.slope, f.origin, bool(f.flux)
+                places = tuple(columns.index(n) for n in f.arguments)
+                flux = tuple(columns.index(n) for n in f.flux)
+                argument = _Argument(places, f.origin, bool(f.squares))
+                key = f.family, argument, f.slope, flux
                 groups.setdefault(key, []).append((i, f.parameter))
         self.n_functions, self.exponents = len(functions), exponents
         self.powers = {
@@ -29,16 +33,16 @@ class ElementaryTable:
         lowered = exponents - (exponents != 0)
         self.lowered = {column: _Powers(lowered[column]) for column in self.powers}
         self.groups, self.fluxes = [], []
-        for (family, places, is_slope, origin, has_flux), own in groups.items():
+        for (family, argument, is_slope, flux), own in groups.items():
             f, (rows, k) = FAMILIES[family], map(np.array, zip(*own, strict=True))
             pair = (f.slope, f.slope_rate) if is_slope else (f.value, f.rate)
-            if has_flux:
-                third = f.slope_bend if is_slope else f.bend
-                self.fluxes.append((*pair, third, places, rows, k[:, None]))
+            if flux:
+                third, places = f.slope_bend if is_slope else f.bend, argument.places
+                self.fluxes.append((*pair, third, places + flux, rows, k[:, None]))
             else:
-                self.groups.append((*pair, places, origin, rows, k[:, None]))
+                self.groups.append((*pair, argument, rows, k[:, None]))
         self.arguments = {
-            column for _, _, places, *_ in self.groups for column in places
+            column for _, _, argument, *_ in self.groups for column in argument.places
         }
 
     def __call__(self, S):
@@ -59,10 +63,10 @@ class ElementaryTable:
         for column in columns:
             total = np.zeros(F.shape)
             if column in self.arguments:
-                for _, rate, places, origin, rows, k in self.groups:
-                    if column in places:
-                        sign = 1 if places[0] == column else -1
-                        total[rows] = sign * rate(_argument(S, places, origin), k)
+                for _, rate, argument, rows, k in self.groups:
+                    if column in argument.places:
+                        inner = argument.slope(S, column)
+                        total[rows] = inner * rate(argument(S), k)
                 if column in powers:
                     total *= powers[column]
             if column in powers:
@@ -82,8 +86,8 @@ class ElementaryTable:
     def functions(self, S):
         """Values (m, n) of the functions without the powers of columns."""
         F = np.ones((self.n_functions, len(S)))
-        for value, _, places, origin, rows, k in self.groups:
-            F[rows] = value(_argument(S, places, origin), k)
+        for value, _, argument, rows, k in self.groups:
+            F[rows] = value(argument(S), k)
         for value, rate, _, places, rows, k in self.fluxes:
             u, first, second = S[:, places].T
             F[rows] = value(u, k) * second + rate(u, k) * first**2
@@ -96,11 +100,30 @@ class ElementaryTable:
         return F
 
 
-def _argument(S, places, origin):
-    """What functions are of (n,): one column above an origin, or above another one."""
-    first, *others = places
-    x = S[:, first] - origin
-    return x - S[:, others[0]] if others else x
+@dataclass(frozen=True)
+class _Argument:
+    """What functions are of: a column above an origin or another one, or squares added.
+
+    places : tuple of int. The columns, by position.
+    """
+
+    places: tuple
+    origin: float
+    has_squares: bool
+
+    def __call__(self, S):
+        """Values (n,) at the rows of S (n, d)."""
+        if self.has_squares:
+            return np.sum(S[:, self.places] ** 2, axis=1)
+        first, *others = self.places
+        x = S[:, first] - self.origin
+        return x - S[:, others[0]] if others else x
+
+    def slope(self, S, column):
+        """Its derivative in one of the columns, of shape (n,) or a number."""
+        if self.has_squares:
+            return 2 * S[:, column]
+        return 1.0 if self.places[0] == column else -1.0
 
 
 def _flux_slopes(functions, u, first, second, k, which):

@@ -220,20 +220,18 @@ class ElementarySearch:
                 break
             if refined is None:
                 continue
-            refined = self._or_natural(refined, least)
+            natural = self.offered.at_nearest_natural(refined.terms)
+            refined = self._or_with(natural, refined, least)
             if best is None or refined.score > best.score:
                 best = refined = self._with_shorter_steps(refined, enough)
             if self.is_stopped or refined.error < enough:
                 break
         return best
 
-    def _or_natural(self, refined, least):
-        """Terms, or the same with natural parameters near theirs, if more probable."""
-        terms = self.offered.at_nearest_natural(refined.terms)
-        if terms is None:
-            return refined
-        given = terms, refined.values, refined.iterate
-        other = self.solve(refined.model.problem, *given, least)
+    def _or_with(self, terms, refined, least=-np.inf):
+        """What was found, or more probable terms, if there are some, with its values."""
+        given = refined.model.problem, terms, refined.values, refined.iterate
+        other = None if terms is None else self.solve(*given, least)
         return other if other is not None and other.score > refined.score else refined
 
     def _with_shorter_steps(self, refined, enough):
@@ -263,6 +261,7 @@ class ElementarySearch:
         Of many the most dispensable ones are enough, if one of these can go; whether
         all others are needed is asked where none can.
         """
+        best = self._or_with(self.offered.with_products(best.terms), best)
         while len(best.terms) > 1:
             fewer = [
                 (

@@ -12,7 +12,8 @@ from keql._evolution.trajectories import make_trajectory_problem
 from keql._numerics.optimisation import Result, Stop
 from keql._observations.data import PredictionScale
 from keql._regression.functions.search import ElementarySearch
-from keql._regression.functions.table import ElementarySettings, FunctionTable
+from keql._regression.functions.settings import ElementarySettings
+from keql._regression.functions.table import FunctionTable
 from keql._regression.functions.terms import form_of, says_the_same, with_digits
 from keql.equation import PolynomialBasis, terms_of, text_product
 from keql.model_selection._criteria import (
