@@ -63,8 +63,14 @@ class Unit:
 
     def __str__(self):
         return " ".join(
-            name if power == 1 else f"{name}^{power}" for name, power in self.factors
+            name if power == 1 else f"{name}^{_written(power)}"
+            for name, power in self.factors
         )
+
+
+def _written(power):
+    """A power as text, a ratio of whole numbers in parentheses."""
+    return f"({power})" if Fraction(power).denominator > 1 else str(power)
 
 
 class Units:

@@ -253,17 +253,43 @@ class PrintableEquation:
 
         None if it is unknown: that of the equation is, or that of a factor.
         """
-        unit, names = self.unit, (*self.variables, *self.inputs)
-        if unit is None:
-            return None
-        operators = {as_factor(L.name): L for L in self.operators}
+        unit, functions = self.unit, self._elementary_functions()
         for name, power in product:
-            factor = None
-            if name in operators:
-                factor = self.units.of_operator(operators[name], self.variables)
-            elif name in names:
-                factor = self.units.of(name)
+            if name in functions:
+                factor = self._unit_of_function(functions[name])
+            else:
+                factor = self._unit_of_feature(name)
             unit = None if unit is None or factor is None else unit / factor**power
+        return unit
+
+    def _unit_of_feature(self, name):
+        """Unit of an operator, a coordinate or an input, by its name as a factor.
+
+        None if it is none of these, or if a sum of different units.
+        """
+        if name in (*self.variables, *self.inputs):
+            return self.units.of(name)
+        operators = {as_factor(L.name): L for L in self.operators}
+        if name not in operators:
+            return None
+        return self.units.of_operator(operators[name], self.variables)
+
+    def _unit_of_function(self, function):
+        """Unit of an elementary function as it is written in a term, or None.
+
+        None if that of what it is a function of is not known, or its power no ratio of
+        small numbers.
+        """
+        first, *others = (self._unit_of_feature(n) for n in function.arguments)
+        if first is None or function.degree is None or any(u != first for u in others):
+            return None
+        unit = first ** (function.degree * (2 if function.squares else 1))
+        factors = [(name, 1) for name in function.flux[1:]]
+        if function.factor.startswith("/"):  # it is written with its powers
+            factors += function.powers
+        for name, power in factors:
+            own = self._unit_of_feature(name)
+            unit = None if unit is None or own is None else unit * own**power
         return unit
 
     def _named_functions(self):

@@ -211,7 +211,7 @@ def _fit(given, basis, n):
     """Refuse weights that are not those of the features of a basis of n columns."""
     weights = from_plain(given)
     try:
-        features = basis(np.zeros((1, n)))
+        features = basis(np.ones((1, n)))
     except ValueError as error:
         raise ValueError(
             f"variables, inputs and n_operators say that the unknown part has {n} "

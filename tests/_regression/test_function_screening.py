@@ -217,6 +217,7 @@ def test_the_most_dispensable_terms_are_taken_out_first(gains, left, n_solved):
     """
     search, solved = ElementarySearch.__new__(ElementarySearch), []
     search.settings, search.is_stopped = ElementarySettings(n_tried=3), False
+    search.offered = SimpleNamespace(with_products=lambda terms: None)
     search._dispensable = lambda best: [*range(len(best.terms))]
 
     def best_of(problem, offers, iterate, best):

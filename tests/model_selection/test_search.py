@@ -735,11 +735,16 @@ def test_cubic_terms_are_not_grown_where_quadratic_ones_are_found_again(
     assert len(asked) == n_grown
 
 
-@pytest.mark.parametrize("error, n_tried", [(1e-9, 0), (1e-3, 1)])
+@pytest.mark.parametrize(
+    "error, n_terms, n_tried", [(1e-9, 4, 0), (1e-9, 5, 1), (1e-11, 5, 0), (1e-3, 4, 1)]
+)
 def test_what_meets_exact_data_is_compared_with_no_more_terms(
-    error, n_tried, monkeypatch
+    error, n_terms, n_tried, monkeypatch
 ):
-    """Also where two steps, which know no equation, take a part of them for noise."""
+    """Also where two steps, which know no equation, take a part of them for noise.
+
+    More than few terms have to meet them to more digits.
+    """
     search, _ = make_search(monkeypatch)
     search.exact.two_step.observation_noise = np.array([0.1])
     rows, tried, fit = (
@@ -748,6 +753,9 @@ def test_what_meets_exact_data_is_compared_with_no_more_terms(
         Found(error),
     )
     fit.hypothesis, fit.is_driven, fit.two_step = rows[0], False, "its own"
+    fit.term_names = [f"u^{power}" for power in range(n_terms)]
+    setup = SimpleNamespace(equations=[SimpleNamespace(depends_on=(0,))])
+    fit.learned = SimpleNamespace(setup=setup)
     monkeypatch.setattr(search.exact, "two_steps", lambda *given: tried.append(given))
     monkeypatch.setattr(_trajectory_search, "fit_trajectories", lambda *_: None)
     table = search.exact.table

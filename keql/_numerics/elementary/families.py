@@ -31,6 +31,7 @@ class Family:
         give them no probability at all. Wrinch and Jeffreys, "On certain fundamental
         principles of scientific inquiry", Philosophical Magazine 42, 1921.
     is_angle : bool. Whether these are units, in which x has to be an angle.
+    degree : int or None. The power of the unit of x that f has; None: it is k.
     """
 
     value: Callable
@@ -45,6 +46,7 @@ class Family:
     slope_bend: Callable | None = None
     natural: tuple = ()
     is_angle: bool = False
+    degree: int | None = 0
 
 
 # Waves of an angle in radians, in degrees, and in turns: whatever its unit, it has one.
@@ -91,6 +93,7 @@ def _saturation(n):
         f"/({{k}} + {power})",
         f"/({{k}} + {in_latex})",
         lambda sympy, x, k: 1 / (k + x**n),
+        degree=-n,
     )
 
 
@@ -164,6 +167,7 @@ FAMILIES = {
             k * x ** (k - 2) * (2 * k - 1 + k * (k - 1) * np.log(x))
         ),
         natural=EXPONENTS,
+        degree=None,
     ),
     "abs": Family(
         lambda x, k: _size(x) ** k,
@@ -174,6 +178,7 @@ FAMILIES = {
         r"\lvert {x} \rvert{to_k}",
         lambda sympy, x, k: sympy.Abs(x) ** k,
         natural=(1.0, 4.0),  # drag as the square of a speed; the fifth power
+        degree=None,
     ),
     "tanh": Family(
         lambda x, k: np.tanh(k * x),

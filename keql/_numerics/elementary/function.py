@@ -4,6 +4,7 @@ A function is a value: it names its family, and pickles.
 """
 
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from inspect import Parameter, Signature
 
@@ -74,6 +75,17 @@ class Elementary:
         """The columns that its elementary function is of: a tuple."""
         others = (self.reference,) if self.reference else self.squares
         return (self.argument, *others) if self.family else ()
+
+    @property
+    def degree(self):
+        """The power, a Fraction, of the unit of its argument that the function has.
+
+        None if that is no ratio of small numbers.
+        """
+        degree = FAMILIES[self.family].degree
+        power = self.parameter if degree is None else degree
+        ratio = Fraction(power).limit_denominator(6)
+        return ratio if abs(float(ratio) - power) < 1e-6 else None
 
     @property
     def is_natural(self):

@@ -229,7 +229,7 @@ class ElementarySearch:
         return best
 
     def _or_with(self, terms, refined, least=-np.inf):
-        """What was found, or more probable terms, if there are some, with its values."""
+        """What was found, or other terms, or None, with its values if more probable."""
         given = refined.model.problem, terms, refined.values, refined.iterate
         other = None if terms is None else self.solve(*given, least)
         return other if other is not None and other.score > refined.score else refined
