@@ -21,7 +21,8 @@ from keql.model_selection._exact_fit import (
     or_followed,
     unresolved_change,
 )
-from keql.model_selection._from_diffusion import (
+from keql.model_selection._starts._annealing import compare_lengths
+from keql.model_selection._starts._from_diffusion import (
     fit_from_wave,
     from_simpler,
     leads_nowhere,
@@ -30,7 +31,6 @@ from keql.model_selection._from_diffusion import (
     or_polynomial,
     or_simpler,
 )
-from keql.model_selection._starts._annealing import compare_lengths
 from keql.model_selection._terms._evolution import TermSearchSettings
 from keql.model_selection._terms._functions import fit_functions_along, offers_cubics
 from keql.model_selection._terms._trajectories import fit_trajectories

@@ -19,7 +19,7 @@ from keql._regression.screening import CandidateTerms
 from keql.datasets import make_burgers
 from keql.kernels import Constant, Matern, Polynomial, Restriction
 from keql.model_selection._criteria import Criteria, predicts_within_noise
-from keql.model_selection._from_diffusion import or_polynomial
+from keql.model_selection._starts._from_diffusion import or_polynomial
 from keql.model_selection._terms import _evolution
 from keql.model_selection._terms._evolution import TermSearch, TermSearchSettings
 from keql.operators import parse_operator

@@ -22,14 +22,14 @@ from keql.model_selection import _from_diffusion
 from keql.model_selection._candidates import Candidate
 from keql.model_selection._criteria import error_without_equation
 from keql.model_selection._fit import Fit
-from keql.model_selection._from_diffusion import (
+from keql.model_selection._starts import _diffusion
+from keql.model_selection._starts._from_diffusion import (
     _misses_near,
     leads_nowhere,
     or_from_diffusion,
     or_more_terms,
     or_simpler,
 )
-from keql.model_selection._starts import _diffusion
 from keql.model_selection._terms._evolution import TermSearchSettings
 from keql.model_selection._terms._fewer import TermsStep
 from keql.operators import parse_operator

@@ -27,7 +27,7 @@ from keql.fit_report._undetermined import rivals_in_words
 from keql.kernels import Polynomial, Restriction
 from keql.model_selection import _exact_states
 from keql.model_selection._exact_fit import fit_exact_states
-from keql.model_selection._from_diffusion import from_simpler
+from keql.model_selection._starts._from_diffusion import from_simpler
 from keql.model_selection._terms._evolution import TermSearchSettings
 from keql.model_selection._terms._fewer import _Path
 from keql.model_selection._terms._functions import fit_elementary

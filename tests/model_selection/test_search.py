@@ -21,6 +21,7 @@ from keql.model_selection import (
     _criteria,
     _exact_fit,
     _exact_states,
+    _hypothesis_search,
     _search,
     _trajectory_search,
 )
@@ -1046,7 +1047,7 @@ def test_functions_do_not_explain_a_guess(monkeypatch):
     """Two steps guess states that were never observed."""
     search, asked = with_states(make_search(monkeypatch)[0], "u", "z"), []
     monkeypatch.setattr(
-        _trajectory_search, "fit_elementary", lambda *given: asked.append(given[3])
+        _hypothesis_search, "fit_elementary", lambda *given: asked.append(given[3])
     )
     for simpler in (None, Found(0.5)):
         assert search.exact._elementary(simpler) is None
@@ -1065,7 +1066,7 @@ def test_functions_are_not_looked_for_twice_near_one_fit(
     """Other searches lead to its terms and states again; some are beside others."""
     search, asked = make_search(monkeypatch)[0].exact, []
     monkeypatch.setattr(
-        _trajectory_search, "fit_elementary", lambda *given: asked.append(given[3])
+        _hypothesis_search, "fit_elementary", lambda *given: asked.append(given[3])
     )
     first, second = found_with("ab", 1e-3), found_with(names, error)
     assert search._elementary(first) is None and search._elementary(second) is None
@@ -1079,7 +1080,7 @@ def test_functions_that_were_found_are_compared_with_other_fits(monkeypatch):
         asked.append(given[3])
         return "functions"
 
-    monkeypatch.setattr(_trajectory_search, "fit_elementary", fit_elementary)
+    monkeypatch.setattr(_hypothesis_search, "fit_elementary", fit_elementary)
     fits = [found_with("ab", 1e-3) for _ in range(2)]
     assert [search._elementary(fit) for fit in fits] == ["functions"] * 2
     assert asked == fits
