@@ -2,6 +2,7 @@
 
 import pickle
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from keql._numerics.elementary import (
     FAMILIES,
     ODD,
     Elementary,
+    ElementaryTable,
     at_natural_values,
     origin_of,
     own_factors,
@@ -58,6 +60,11 @@ def test_names():
         Elementary((("u", 1),), "abs", "u"): "u |u|",
         Elementary((("u", 1),), "abs", "u", 0.5): "u |u|^0.5",
         Elementary((), "tanh", "u", 3.0): "tanh(3 u)",
+        Elementary((("u", 4),), "hill4", "u", 16.0): "u^4/(16 + u^4)",
+        Elementary((("v", 1),), "arrhenius", "u", 6.0): "v exp(-6/u)",
+        Elementary((("v", 1),), "power", "u", -1.5, squares=("v", "w")): (
+            "v (u^2 + v^2 + w^2)^-1.5"
+        ),
         Elementary((), "power", "u", -1.0, flux=("u_x", "u_xx")): "(u^-1 u_x)_x",
         Elementary((), "exp", "v", 2.0, flux=("v_y", "v_yy")): "(exp(2 v) v_y)_y",
         Elementary((), "sin", "t", 1.7, origin=2010.5): "sin(1.7 (t - 2010.5))",
@@ -151,6 +158,44 @@ def test_an_origin_moves_the_argument():
     assert line.sympy(sympy, {"t": t}) == t - 2010
     assert line.latex({"t": "t"}) == "(t - 2010)"
     assert function.latex({"t": "t"}) == r"\cos(1.7 \, (t - 2010))"
+
+
+def test_the_power_of_a_distance():
+    """Values, slopes in the columns by differences, formulas; not one power."""
+    sympy = pytest.importorskip("sympy")
+    f = Elementary((("v", 1),), "power", "u", -1.5, is_held=True, squares=("v",))
+    S, step = np.column_stack([X, SPEED]), 1e-6
+    table = ElementaryTable([f, Elementary((), "sin", "u", reference="v")], ["u", "v"])
+    expected = [SPEED * (X**2 + SPEED**2) ** -1.5, np.sin(X - SPEED)]
+    np.testing.assert_allclose(table(S), expected, rtol=1e-14)
+    np.testing.assert_allclose(f(X, SPEED), expected[0], rtol=1e-14)
+    for column, slope in enumerate(table.derivatives(S, [0, 1])):
+        shift = step * np.eye(2)[column]
+        difference = (table(S + shift) - table(S - shift)) / (2 * step)
+        np.testing.assert_allclose(slope, difference, rtol=1e-7, atol=1e-9)
+    u, v = sympy.symbols("u v")
+    last = f.sympy(sympy, {"u": u, "v": v})
+    assert float(last.subs({u: 3, v: 4})) == pytest.approx(5**-3)
+    assert f.latex({"u": "u", "v": "v"}) == "(u^{2} + v^{2})^{-1.5}"
+    assert f.with_one_power == f and f.is_natural and f.depends_on == {"u", "v"}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_degree_of_a_function_is_that_of_its_unit(family):
+    """A function of c x and c^n k, or of k/c, is c^degree times that of x and k."""
+    c, x, k = 2.0, 0.7, 0.5
+    function = Elementary((), family, "u", k)
+    if family in ("power", "abs"):
+        expected, moved = Fraction(1, 2), k
+        assert function.with_parameter(0.123).degree is None
+    else:
+        expected = {"pole": -1, "peak": -2, "hill3": -3, "hill4": -4}.get(family, 0)
+        moved = (
+            k * c if family == "arrhenius" else k * c**-expected if expected else k / c
+        )
+    assert function.degree == expected
+    ratio = function.with_parameter(moved)(c * x) / function(x)
+    assert ratio == pytest.approx(c ** float(expected), rel=1e-14)
 
 
 def test_they_pickle():

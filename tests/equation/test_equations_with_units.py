@@ -7,8 +7,9 @@ import pandas as pd
 import pytest
 
 from keql import KernelPDESolver, TwoStepKEqL
+from keql._numerics.elementary import Elementary
 from keql.equation._notation import number_with_error, text_derivative
-from keql.kernels import Polynomial
+from keql.kernels import Dictionary, Polynomial
 from keql.operators import parse_operator
 from keql.plotting import EquationParityDisplay, PhasePortraitDisplay, StateDisplay
 
@@ -137,6 +138,27 @@ def test_axes_have_units(model):
     solver = solver.set_params(equation="u_tt").fit(T[:20, None], U[:20])
     slope = StateDisplay.from_estimator(solver, T[:20, None], operator="u_t")
     assert slope.ax_.get_ylabel() == "u_t (mV h^-1)"
+
+
+def test_functions_have_units():
+    """Torricelli's root, a saturation beside its powers, a sine; no ratio, no unit."""
+    functions = [
+        Elementary((), "power", "u", 0.5),
+        Elementary((("u", 2),), "peak", "u", 4.0),
+        Elementary((), "sin", "u", 0.1),
+        Elementary((), "power", "u", 0.123),
+    ]
+    kernel = Dictionary({function.name: function for function in functions})
+    given = {"known_part": "u_t", "units": {"t": "h", "u": "mV"}}
+    model = TwoStepKEqL(("u",), variables="t", equation_kernel=kernel, **given)
+    model.fit(T[:, None], 2 + np.exp(-T / 5))
+    units = model.equation_.to_frame()["unit"].to_dict()
+    assert units == {
+        "u^0.5": "mV^(1/2) h^-1",
+        "u^2/(4 + u^2)": "mV h^-1",
+        "sin(0.1 u)": "mV h^-1",
+        "u^0.123": "",
+    }
 
 
 def test_wrong_units_are_refused():

@@ -2,16 +2,18 @@
 
 import warnings
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from two_step_fields import field_of, soliton
 
-from keql import IdentifiabilityWarning, OneStepKEqL
+from keql import IdentifiabilityWarning, OneStepKEqL, TwoStepKEqL
 from keql._numerics.elementary import Elementary
-from keql.fit_report._one_solution import travelling
+from keql._regression.two_step import Hypothesis
+from keql.fit_report._one_solution import travelling, varying_in_time
 from keql.fit_report._undetermined import undetermined
-from keql.kernels import Dictionary
+from keql.kernels import RBF, Dictionary, Polynomial
 
 T = np.linspace(0.0, 12.0, 40)
 
@@ -113,3 +115,24 @@ def test_friction_tells_where_time_goes():
         [VALUE, SPEED], [np.exp(-0.2 * T) * np.cos(T)], ("u", "u_t"), "u_tt"
     )
     assert "time runs backwards" not in told
+
+
+@pytest.mark.parametrize("n_functions, is_told", [(1, True), (2, True), (3, False)])
+def test_coefficients_that_vary_follow_as_many_functions(n_functions, is_told):
+    """u_t = a(t) u + b(t) of two functions: at each time two equations for a and b."""
+    solutions = [taken_up(value) for value in (0.0, 1.0, 2.0)[:n_functions]]
+    numbers = np.repeat(np.arange(n_functions), len(T))
+    X = np.column_stack([np.tile(T, n_functions), numbers])
+    kernel = RBF(5.0, active_dims=(0,)) * Polynomial(1)
+    model = TwoStepKEqL(("u",), "u_t", variables=("t",), function_column=1)
+    model.set_params(equation_kernel=kernel).fit(X, np.concatenate(solutions))
+    learned = SimpleNamespace(
+        variables=("t",),
+        observations=SimpleNamespace(functions=range(n_functions)),
+        setup=SimpleNamespace(equations=[SimpleNamespace(name="u_t")]),
+        equations=[model.equation_],
+    )
+    told = varying_in_time(Hypothesis(), learned)
+    assert len(told) == is_told
+    assert not is_told or "any equation with 2 coefficients that vary with t" in told[0]
+    assert varying_in_time(Hypothesis(equation_kernel=kernel), learned) == []
