@@ -253,7 +253,10 @@ class PrintableEquation:
 
         None if it is unknown: that of the equation is, or that of a factor.
         """
-        unit, functions = self.unit, self._elementary_functions()
+        unit = self.unit
+        if unit is None:
+            return None
+        functions = self._elementary_functions()
         for name, power in product:
             if name in functions:
                 factor = self._unit_of_function(functions[name])

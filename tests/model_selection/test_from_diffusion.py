@@ -18,11 +18,10 @@ from keql._regression.two_step import Hypothesis
 from keql.datasets import make_burgers
 from keql.exceptions import IdentifiabilityWarning
 from keql.kernels import RBF, Constant, Polynomial, Restriction
-from keql.model_selection import _from_diffusion
 from keql.model_selection._candidates import Candidate
 from keql.model_selection._criteria import error_without_equation
 from keql.model_selection._fit import Fit
-from keql.model_selection._starts import _diffusion
+from keql.model_selection._starts import _diffusion, _from_diffusion
 from keql.model_selection._starts._from_diffusion import (
     _misses_near,
     leads_nowhere,

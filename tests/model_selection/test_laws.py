@@ -83,7 +83,10 @@ def kepler(t, s):
 
 @pytest.mark.filterwarnings("ignore:OneStepKEqL found that .* may be added")
 def test_an_orbit_tells_the_law_of_gravitation():
-    """A year is 2 pi units of time here; what is conserved along it is told."""
+    """A year is 2 pi units of time here; what is conserved along it is told.
+
+    Velocities lie on a circle, so that a cubic polynomial in these is exact, too.
+    """
     times, start, year = np.linspace(0, 9, 50), [1, 0, 0, 1.15], 2 * np.pi
 
     def in_years(t, s):
@@ -95,6 +98,20 @@ def test_an_orbit_tells_the_law_of_gravitation():
     assert text == (
         "d2x/dt2 = -39.4784 AU^3 yr^-2 x (x^2 + y^2)^-1.5\n"
         "d2y/dt2 = -39.4784 AU^3 yr^-2 y (x^2 + y^2)^-1.5"
+    )
+
+
+def test_a_charge_that_is_slowed_is_found_within_noise():
+    """One power of the distance in both equations, and friction."""
+
+    def rate(t, s):
+        return np.array(kepler(t, s)) - 0.05 * np.array([0, 0, s[2], s[3]])
+
+    given = [[1, 0, 0, 1.2]], np.linspace(0, 9, 50), "xy"
+    text = learn(rate, *given, second=True, noise=0.01)
+    assert text == (
+        "x_tt = -0.999 x (x^2 + y^2)^-1.5 - 0.0497 x_t\n"
+        "y_tt = -1.00 y (x^2 + y^2)^-1.5 - 0.0502 y_t"
     )
 
 

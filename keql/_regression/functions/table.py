@@ -89,6 +89,7 @@ class FunctionTable:
                 kinds.append((e, 3 if function in phases else kind))
                 self.terms.append(Term(e, function, len(self.terms)))
         self.kinds = np.array(kinds)
+        self._known = {(term.equation, term.function): term for term in self.terms}
         monomials = [t.function.powers for t in self.terms if not t.function.family]
         self.degree = max((sum(dict(own).values()) for own in monomials), default=0)
 
@@ -159,14 +160,14 @@ class FunctionTable:
         None if none of them is there. Linearised at other terms, right exponents of
         terms that cancel each other may seem far less probable than a free one.
         """
-        changed, known = [], {(t.equation, t.function): t for t in self.terms}
+        changed = []
         for term in terms:
             f = term.function
             values = FAMILIES[f.family].natural if f.is_free else ()
             nearest = min(values, key=lambda k: abs(k - f.parameter), default=np.inf)
             if abs(nearest / f.parameter - 1) < near:
                 natural = replace(f, parameter=nearest, is_held=True)
-                term = known.get((term.equation, natural), term)
+                term = self._known.get((term.equation, natural), term)
             changed.append(term)
         return changed if changed != [*terms] else None
 
@@ -191,30 +192,64 @@ class FunctionTable:
                 yield from at_natural_values(wave, self._argument(wave, e))
 
     def couplings(self):
-        """Sets of terms of phases that all pull each other, a list.
+        """Sets of terms of states that depend on each other in one way, a list.
 
-        Each equation has a constant, derivatives of its own states, and sines of these
-        and of differences from these; in a second set cosines, too. The parameters are
-        natural: in one unit of angles at a time.
+        Each equation has a constant and derivatives of its own states. Of phases that
+        all pull each other, sines of these and of differences from these; in a second
+        set cosines, too; in one unit of angles at a time. Of what moves around a centre
+        or is slowed by drag, its own component times one power of the distance, or of
+        the speed.
         """
+        waves = ({"sin"}, {"sin", "cos"})
+        pulls = [self._has_wave(k, families) for k, families in product(ANGLES, waves)]
+        distances = ((t.function.parameter, t.function.squares) for t in self.terms)
+        pulls += [self._has_distance(*d) for d in dict.fromkeys(distances) if d[1]]
         sets = [
-            [t for t in self.terms if self._is_coupling(t, k, families)]
-            for k in ANGLES
-            for families in ({"sin"}, {"sin", "cos"})
+            [t for t in self.terms if self._is_alone(t) or has_pull(t)]
+            for has_pull in pulls
         ]
-        return [own for own in sets if any(t.function.reference for t in own)]
+        return [
+            own
+            for own in sets
+            if any(t.function.reference for t in own)
+            or (any(t.function.squares for t in own) and self._moves(own))
+        ]
 
-    def _is_coupling(self, term, k, families):
+    def _has_wave(self, k, families):
+        """Whether a term is a wave of an equation's own phase, or of a difference."""
+
+        def has_wave(term):
+            f, own = term.function, self.own_states[term.equation]
+            is_wave = f.family in families and not f.powers
+            return is_wave and f.is_held and f.parameter == k and f.arguments[-1] in own
+
+        return has_wave
+
+    def _has_distance(self, k, squares):
+        """Whether a term is an own component times a power of a distance or a speed."""
+
+        def has_distance(term):
+            f, own = term.function, self.own_states[term.equation]
+            is_own = any(self.state_of.get(name) in own for name, _ in f.powers)
+            return is_own and f.squares == squares and f.parameter == k
+
+        return has_distance
+
+    def _is_alone(self, term):
+        """Whether a term is a constant, or a derivative of an equation's own state."""
         function, own = term.function, self.own_states[term.equation]
-        if function.family:
-            is_wave = function.family in families and not function.powers
-            is_wave = is_wave and function.is_held and function.parameter == k
-            return is_wave and function.arguments[-1] in own
-        if not function.powers:
-            return True
+        if function.family or not function.powers:
+            return not function.family
         [(name, power), *others] = function.powers
         is_slope = name not in own and self.state_of.get(name) in own
         return is_slope and power == 1 and not others
+
+    def _moves(self, terms):
+        """Whether each equation has derivatives among its terms: of second order."""
+        slopes = {
+            t.equation for t in terms if not t.function.family and t.function.powers
+        }
+        return len(slopes) == len(self.sizes)
 
     def _diffusions(self, e, operators):
         """Diffusions of states in a coordinate, whose diffusivity is a function."""
@@ -363,7 +398,7 @@ class FunctionTable:
         for term in terms:
             f = term.function
             if f.is_free and not f.flux:
-                own = self.term(term.equation, f.powers)
+                own = self._known.get((term.equation, Elementary(f.powers)), term)
                 columns = np.column_stack([self.values(term), self.values(own)])
                 sizes = np.sqrt(np.sum(columns**2, axis=0))
                 if abs(columns[:, 0] @ columns[:, 1]) > alike * np.prod(sizes):
@@ -374,13 +409,12 @@ class FunctionTable:
     def term(self, e, powers):
         """A product of operators in an equation, which is added if it is missing."""
         function = Elementary(tuple(powers))
-        for term in self.terms:
-            if term.equation == e and term.function == function:
-                return term
-        term = Term(e, function, len(self.terms))
-        self.terms.append(term)
-        self.kinds = np.vstack([self.kinds, (e, 0)])
-        return term
+        if (e, function) not in self._known:
+            term = Term(e, function, len(self.terms))
+            self.terms.append(term)
+            self.kinds = np.vstack([self.kinds, (e, 0)])
+            self._known[e, function] = term
+        return self._known[e, function]
 
     def kernel(self, terms):
         """The kernel of the terms of one equation, called as they are written."""
