@@ -81,6 +81,7 @@ sphinx_gallery_conf = {
             "darcy_coefficients.py",
             "system_forecast.py",
             "system_streams.py",
+            "system_planets.py",
             "system_doses.py",
             "system_reaction_diffusion.py",
             "system_boundary_law.py",

@@ -190,6 +190,15 @@ def test_operator_learning(show):
 
 
 @pytest.mark.slow
+def test_planets(show):
+    printed, figure = show("system_planets.py")
+    force = re.findall(r"= -([\d.]+)\(\d\) AU\^3 yr\^-2 [xy] \(x\^2", printed)
+    np.testing.assert_allclose([float(k) for k in force], 4 * np.pi**2, rtol=0.01)
+    assert max(numbers(r"two years: (\S+) AU", printed)) < 0.1
+    assert len(figure.axes[0].lines) == 6
+
+
+@pytest.mark.slow
 def test_scratch_assay(tmp_path, show):
     growth, capacity = 0.05, 2e-3
     table = assay(growth, capacity, diffusion=500.0)
