@@ -128,31 +128,35 @@ class FunctionTable:
                 yield from at_natural_values(function, self._argument(function, e))
 
     def _of_distances(self, e, operators, nearest=1e-2):
-        """Powers of a distance or of a speed, alone and times one of their components.
+        """One component of a place or of a velocity times powers of its size.
 
         As of what moves around a centre, or is slowed down by drag, in two or three
-        dimensions: of all states, and of their derivatives of one order. There are none
-        of what comes near to zero, in units of the largest, where they have no slope.
+        dimensions: of all states, and of their derivatives of one order. In equations
+        of first order, where states are seldom coordinates, it is the own component.
+        There are none of what comes near to zero, in units of the largest, where they
+        have no slope.
         """
-        if not 2 <= len(self.states) <= 3:
-            return
-        for orders in dict.fromkeys(self._orders(name) for name in operators):
-            own = [name for name in operators if self._orders(name) == orders]
+        groups = {}
+        for name in operators:
+            if name in self.state_of:
+                groups.setdefault(self._orders(name), []).append(name)
+        for own in groups.values():
+            if not len(own) == len(self.states) in (2, 3):
+                continue
             columns = [self.names.index(name) for name in own]
             squares = np.sum(self.features[e][:, columns] ** 2, axis=1)
-            if orders is None or len(own) < len(self.states):
-                continue
             if np.min(squares) < nearest**2 * np.max(squares):
                 continue
-            for k, powers in product(RADII, [(), *(((name, 1),) for name in own)]):
-                first, *others = own
-                held = {"is_held": True, "squares": tuple(others)}
-                yield Elementary(powers, "power", first, k, **held)
+            factors = own
+            if len(groups) == 1:
+                factors = [n for n in own if self.state_of[n] in self.own_states[e]]
+            given = {"is_held": True, "squares": tuple(own[1:])}
+            for k, name in product(RADII, factors):
+                yield Elementary(((name, 1),), "power", own[0], k, **given)
 
     def _orders(self, name):
-        """What is written behind the state of an operator; None if it has none."""
-        state = self.state_of.get(name)
-        return None if state is None else name.removeprefix(state)
+        """What is written behind the state of an operator."""
+        return name.removeprefix(self.state_of[name])
 
     def at_nearest_natural(self, terms, near=0.25):
         """Terms with natural parameters where free ones are near to these, or None.
