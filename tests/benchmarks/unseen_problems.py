@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 from further_problems import FURTHER
+from law_problems import LAWS
 from scipy.integrate import solve_ivp
 from suite_problems import (
     SuiteProblem,
@@ -467,7 +468,7 @@ UNSEEN = {
 def unseen():
     """Functions from the number of a draw to a problem, by family and name."""
 
-    made = UNSEEN | FURTHER
+    made = UNSEEN | FURTHER | LAWS
 
     def problem(draw, name):
         found = made[name]()
