@@ -228,6 +228,10 @@ def test_an_angle_may_be_in_radians_degrees_or_turns(unit):
     assert same.is_natural
     np.testing.assert_allclose(same(x / unit), np.sin(x), atol=1e-14)
     assert not any(at_natural_values(same, 1e-5 * x))  # sin(u) is u there
+    far = np.linspace(0, 80, 60) / unit  # 4.7 values for each turn
+    for begins, n_times, is_tried in [(0, 60, True), (0, 40, False), (500, 60, False)]:
+        found = [*at_natural_values(same, far + begins / unit, n_times=n_times)]
+        assert (same in found) == is_tried
     turning = replace(same, powers=(("v", 1),)), replace(same, powers=(("u", 1),))
     found = [[*at_natural_values(f, x / unit)] for f in turning]
     assert found[0] and not found[1]

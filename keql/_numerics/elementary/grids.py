@@ -147,17 +147,21 @@ def own_factors(family, name, factors):
     return own.get(family, factors)
 
 
-def at_natural_values(function, x, least=0.5, most=40.0):
+def at_natural_values(function, x, most=40.0, least=0.5, n_times=0, per_wave=4):
     """A function of a column with values x, its parameter at each natural value.
 
-    Of an angle, which is no factor beside its sine, as far as it turns by so many
-    radians: in one unit, seldom in two.
+    Of an angle, which is no factor beside its sine, as far as it turns by `most`
+    radians, in one unit, seldom in two; or farther, as what turns round and round from
+    zero does, if there are so many of the `n_times` for each turn.
 
     Yields functions whose parameters are held.
     """
     family = FAMILIES[function.family]
     if family.is_angle and function.argument in dict(function.powers):
         return
+    farthest = np.max(np.abs(x))
+    if np.ptp(x) > 0.5 * farthest:
+        most = max(most, 2 * np.pi * n_times / per_wave)
     for k in family.natural:
-        if not family.is_angle or least <= k * np.max(np.abs(x)) <= most:
+        if not family.is_angle or least <= k * farthest <= most:
             yield replace(function, parameter=k, is_held=True)

@@ -125,7 +125,8 @@ class FunctionTable:
                 continue
             is_angle = FAMILIES[function.family].is_angle
             if not is_angle or {*function.arguments} <= {*self.states}:
-                yield from at_natural_values(function, self._argument(function, e))
+                x = self._argument(function, e)
+                yield from at_natural_values(function, x, n_times=self.n_times)
 
     def _of_distances(self, e, operators, nearest=1e-2):
         """One component of a place or of a velocity times powers of its size.
