@@ -264,7 +264,9 @@ def nothing_missed(fit, criteria):
     """
     n_unknown = sum(own.depends_on is not None for own in fit.learned.setup.equations)
     is_short = len(fit.term_names) <= criteria.few_terms * n_unknown
-    return criteria.nothing_missed if is_short else criteria.functions_miss
+    if is_short or fit.has_functions:
+        return criteria.nothing_missed
+    return criteria.functions_miss
 
 
 def predicts_within_noise(fit, two_step, criteria, own_noise=0.0):

@@ -78,6 +78,8 @@ class TrajectorySearch(HypothesisSearch):
                     self.agreed = True
                     return self._among_noisy(before, rows, wider)
             if best is not None and self.is_in_time:
+                if self._misses_nothing(best):
+                    return self._or_more_terms(best, rows, wider)
                 best = self._or_driven(best)
                 if best.finds_noise:
                     return best
@@ -374,7 +376,7 @@ class TrajectorySearch(HypothesisSearch):
         Those of noisy fields with few terms predict decisively worse than equations at
         collocation points with all terms only if some are missing.
         """
-        if not self._misses_nothing(fit):
+        if not self._misses_nothing(fit) or self._may_be_shorter(fit):
             return False
         if not (self.is_of_fields and self.sees_noise):
             return True
@@ -391,10 +393,15 @@ class TrajectorySearch(HypothesisSearch):
         n_values = sum(len(d.values) for d in self.two_step.observations.functions)
         return n_values * np.log(error / other) > self.criteria.wider
 
+    def _may_be_shorter(self, fit):
+        """Whether exact trajectories of many products may be those of fewer terms."""
+        is_exact = self.is_in_time and not (self.sees_noise or fit.is_driven)
+        return is_exact and fit.error >= nothing_missed(fit, self.criteria) * self.size
+
     def _misses_nothing(self, fit):
         """Whether nothing that predicts better than a fit is to be looked for.
 
-        Where two steps find no noise, exact states predict to more digits than
+        Where two steps find no noise, exact states have to predict to more digits than
         interpolation does. States that white noise drives have to predict well.
         """
         if not self.is_in_time:
@@ -405,4 +412,4 @@ class TrajectorySearch(HypothesisSearch):
             return self.is_driven or not self.in_doubt(fit.error)
         if self.sees_noise:
             return self.convinces(fit) or self.leaves_but_noise(fit)
-        return fit.error < nothing_missed(fit, self.criteria) * self.size
+        return fit.error < self.criteria.nothing_missed * self.size

@@ -756,7 +756,7 @@ def test_what_meets_exact_data_is_compared_with_no_more_terms(
     fit.hypothesis, fit.is_driven, fit.two_step = rows[0], False, "its own"
     fit.term_names = [f"u^{power}" for power in range(n_terms)]
     setup = SimpleNamespace(equations=[SimpleNamespace(depends_on=(0,))])
-    fit.learned = SimpleNamespace(setup=setup)
+    fit.learned, fit.has_functions = SimpleNamespace(setup=setup), False
     monkeypatch.setattr(search.exact, "two_steps", lambda *given: tried.append(given))
     monkeypatch.setattr(_trajectory_search, "fit_trajectories", lambda *_: None)
     table = search.exact.table
