@@ -113,7 +113,7 @@ class ElementarySearch:
         best = self._in_rounds(*given, first)
         if self.is_stopped or (best is not None and best.error < met):
             return best
-        along = self._along(iterate, enough)
+        along = self._along(self.problem.start(), enough)
         if along and not self.is_stopped and (not best or along.score > best.score):
             best = self._pruned(along)
         if best is None or self.is_stopped:
