@@ -88,7 +88,7 @@ class ElementarySearch:
         n_rounds, given = self.settings.n_rounds, (self.problem, terms, values, iterate)
         if start and n_rounds and self._has_much_noise:
             return self._in_rounds(*given, None, enough, n_rounds)
-        best = self._along(iterate, enough)
+        best = self._along(enough, iterate)
         if best is None or self.is_stopped:
             return best
         best = self._pruned(best)
@@ -113,7 +113,7 @@ class ElementarySearch:
         best = self._in_rounds(*given, first)
         if self.is_stopped or (best is not None and best.error < met):
             return best
-        along = self._along(self.problem.start(), enough)
+        along = self._along(enough)
         if along and not self.is_stopped and (not best or along.score > best.score):
             best = self._pruned(along)
         if best is None or self.is_stopped:
@@ -191,10 +191,11 @@ class ElementarySearch:
         best = self._pruned(best)
         return best if best.score > least else None
 
-    def _along(self, iterate, enough):
-        """The best of the sets that explain each equation along given trajectories.
+    def _along(self, enough, iterate=None):
+        """The best of the sets that explain each equation along states of two steps.
 
         With noise, which hides the errors of states, those of each equation in turn.
+        They are solved for from an iterate, or from these states.
         """
         learned, ranked = self.problem.learned, []
         noise = self._relative(learned.observation_noise)
@@ -209,6 +210,7 @@ class ElementarySearch:
                 ranked.append([screening.ranked(n_tried)])
             else:
                 ranked.append(screening.with_errors_of_states(n_tried))
+        iterate = self.problem.start() if iterate is None else iterate
         return self._best_of(self.problem, combined(ranked), iterate, None, enough)
 
     def _best_of(self, problem, offers, iterate, best, enough=0.0):
