@@ -55,31 +55,53 @@ def tanks():
     return experiments(lambda t, u: 1 - 0.8 * u**0.5, [0.1, 4.0], 8, 15)
 
 
-def reactor():
-    """A concentration and the temperature that its reaction raises."""
-
-    def rates(t, s):
-        reacted = s[0] * np.exp(-6 / s[1])
-        return [1 - s[0] - 20 * reacted, 2.35 - 1.5 * s[1] + 30 * reacted]
-
-    how = {"dense_output": True, "rtol": 1e-11, "atol": 1e-13}
-    solution = solve_ivp(rates, (0, 4), [0.9, 1.1], "LSODA", **how).sol
-    t, t_test = np.linspace(0, 4, 30), np.linspace(0, 4, 500)
+def system(rates, names, initial, t_end, n):
+    """States whose slopes are functions of them, seen at n equal times."""
+    solution = solve_ivp(
+        lambda t, y: rates(*y),
+        (0, t_end),
+        initial,
+        "LSODA",
+        dense_output=True,
+        rtol=1e-11,
+        atol=1e-13,
+    ).sol
+    t, t_test = np.linspace(0, t_end, n), np.linspace(0, t_end, 500)
     states = solution(t_test)
+    settings = {
+        "operators": names,
+        "known_part": tuple(f"{name}_t" for name in names),
+        "variables": ("t",),
+        "states": names,
+    }
     return SuiteProblem(
-        {
-            "operators": ("c", "T"),
-            "known_part": ("c_t", "T_t"),
-            "variables": ("t",),
-            "states": ("c", "T"),
-        },
+        settings,
         t[:, None],
         solution(t).T,
         t_test[:, None],
         states.T,
         features=np.column_stack([t_test, *states]),
-        parts=-np.array([rates(0, row) for row in states.T]),
+        parts=-np.array([rates(*row) for row in states.T]),
     )
+
+
+def reactor():
+    """A concentration and the temperature that its reaction raises."""
+
+    def rates(c, T):
+        reacted = c * np.exp(-6 / T)
+        return [1 - c - 20 * reacted, 2.35 - 1.5 * T + 30 * reacted]
+
+    return system(rates, ("c", "T"), [0.9, 1.1], 4, 30)
+
+
+def predators():
+    """Those of Leslie and Gower, and prey whose predators get enough, after May."""
+
+    def rates(n, p):
+        return [n * (1 - n) - n * p / (n + 0.1), 0.3 * p * (1 - p / n)]
+
+    return system(rates, ("n", "p"), [0.6, 0.3], 40, 60)
 
 
 def orbit():
@@ -112,6 +134,7 @@ def ball():
 
 
 LAWS = {
+    "predators": predators,
     "three doses": doses,
     "three doses 2%": doses,
     "bound molecules": bound,

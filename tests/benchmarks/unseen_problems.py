@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 from further_problems import FURTHER
-from law_problems import LAWS
+from law_problems import LAWS, system
 from scipy.integrate import solve_ivp
 from suite_problems import (
     SuiteProblem,
@@ -42,36 +42,6 @@ def with_other_noise(problem, kind, level=0.02, seed=3):
         for i in range(1, len(y)):
             errors[i] = 0.7 * errors[i - 1] + 0.51**0.5 * errors[i]
     return replace(problem, y=y + size * errors, noise=level)
-
-
-def system(rates, names, initial, t_end, n):
-    """States whose slopes are functions of them, seen at n equal times."""
-    solution = solve_ivp(
-        lambda t, y: rates(*y),
-        (0, t_end),
-        initial,
-        "LSODA",
-        dense_output=True,
-        rtol=1e-11,
-        atol=1e-13,
-    ).sol
-    t, t_test = np.linspace(0, t_end, n), np.linspace(0, t_end, 500)
-    states = solution(t_test)
-    settings = {
-        "operators": names,
-        "known_part": tuple(f"{name}_t" for name in names),
-        "variables": ("t",),
-        "states": names,
-    }
-    return SuiteProblem(
-        settings,
-        t[:, None],
-        solution(t).T,
-        t_test[:, None],
-        states.T,
-        features=np.column_stack([t_test, *states]),
-        parts=-np.array([rates(*row) for row in states.T]),
-    )
 
 
 def field(

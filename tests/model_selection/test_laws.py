@@ -76,6 +76,19 @@ def test_several_experiments_with_one_state(law):
     assert learn(rate, [[c] for c in initial], times, "c") == law
 
 
+def test_predators_whose_number_their_prey_limit():
+    """Along states with errors tanh(0.087 n) stands for n, which is tried first."""
+
+    def rate(t, s):
+        n, p = s
+        return [n * (1 - n / 5) - 0.6 * n * p, 0.8 * p * (1 - p / n)]
+
+    text = learn(rate, [[1, 0.5], [4, 2]], np.linspace(0, 12, 25), "np")
+    assert text == (
+        "n_t = 1.00 n - 0.600 n p - 0.200 n^2\np_t = -0.800 p^2 n^-1 + 0.800 p"
+    )
+
+
 def kepler(t, s):
     x, y, *speed = s
     return [*speed, *(-np.array([x, y]) / (x**2 + y**2) ** 1.5)]

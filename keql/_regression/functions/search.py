@@ -10,7 +10,6 @@ pseudo-inverses and nonlinear least squares problems whose variables separate", 
 Journal on Numerical Analysis 10, 1973).
 """
 
-from copy import copy
 from dataclasses import replace
 from functools import cached_property
 
@@ -35,8 +34,6 @@ from keql._regression.functions.terms import (
     with_slopes,
     without_slopes,
 )
-from keql.equation import PolynomialBasis
-from keql.kernels import Dictionary
 
 
 class ElementarySearch:
@@ -211,7 +208,16 @@ class ElementarySearch:
             else:
                 ranked.append(screening.with_errors_of_states(n_tried))
         iterate = self.problem.start() if iterate is None else iterate
-        return self._best_of(self.problem, combined(ranked), iterate, None, enough)
+        offers = self._with_products(combined(ranked))
+        return self._best_of(self.problem, offers, iterate, None, enough)
+
+    def _with_products(self, offers):
+        """Sets of terms and values, each after one with products in their place."""
+        for kept, first in offers:
+            products = self.offered.with_products(kept)
+            if products is not None:
+                yield products, first
+            yield kept, first
 
     def _best_of(self, problem, offers, iterate, best, enough=0.0):
         """The best of some sets of terms, and of what was found before."""
@@ -336,7 +342,10 @@ class ElementarySearch:
         weights = with_slopes(terms, values, len(self.offered.sizes))
         changes, fraction, score = [], 1.0, -np.inf
         for step in range(settings.max_steps):
-            here = replace(iterate, equations=self._equations(terms, weights))
+            here = replace(
+                iterate,
+                equations=self.offered.equations(problem.learned, terms, weights),
+            )
             model = problem.linearise(problem.evaluate(here))
             if model is None:
                 return None
@@ -398,24 +407,6 @@ class ElementarySearch:
     def _has_much_noise(self):
         noise = self.problem.learned.observation_noise  # that of two steps
         return self._relative(noise) > self.settings.much_noise
-
-    def _equations(self, terms, weights):
-        """Equations with terms, followed by their slopes."""
-        equations = []
-        for e, equation in enumerate(self.problem.learned.equations):
-            own = [t for t in terms if t.equation == e]
-            slopes = [t for t in own if t.function.is_free]
-            functions = [t.function for t in own]
-            functions += [t.function.in_log_parameter() for t in slopes]
-            equation = copy(equation)
-            if self.problem.learned.setup.equations[e].depends_on is not None:
-                table = {str(i): function for i, function in enumerate(functions)}
-                scales = self.offered.scales([*own, *slopes])
-                kernel = Dictionary(table, scales, self.offered.names)
-                equation.basis = PolynomialBasis(kernel)
-                equation.weights = weights[e]
-            equations.append(equation)
-        return tuple(equations)
 
     # --- which sets are solved for ------------------------------------------------
 
@@ -484,7 +475,9 @@ class ElementarySearch:
             for e in range(len(offered.sizes))
         ]
         weights = [np.r_[w, np.zeros(n)] for w, n in zip(weights, slopes, strict=True)]
-        here = replace(iterate, equations=self._equations(everything, weights))
+        here = replace(
+            iterate, equations=offered.equations(problem.learned, everything, weights)
+        )
         responses = problem.responses(here)
         if responses is None:
             return None

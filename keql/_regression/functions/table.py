@@ -5,6 +5,7 @@ inner parameters on a grid, in units of the data; of fields, functions of the st
 and diffusions whose diffusivity is one.
 """
 
+from copy import copy
 from dataclasses import replace
 from itertools import combinations, product
 
@@ -30,6 +31,7 @@ from keql._numerics.elementary import (
 )
 from keql._numerics.linalg import rms
 from keql._regression.functions.terms import Term
+from keql.equation import PolynomialBasis
 from keql.kernels import Dictionary
 
 
@@ -79,7 +81,7 @@ class FunctionTable:
             functions = dict.fromkeys(self._functions(e, operators, settings))
             natural = [*self._at_natural_values(e, functions)]
             if settings.of_single_states and settings.of_derivatives:
-                natural += self._of_distances(e, operators)
+                natural += [*self._of_distances(e, operators), *self._ratios(e)]
             natural = dict.fromkeys(natural)
             phases = {}
             if self.is_system and settings.of_derivatives:
@@ -154,6 +156,19 @@ class FunctionTable:
             given = {"is_held": True, "squares": tuple(own[1:])}
             for k, name in product(RADII, factors):
                 yield Elementary(((name, 1),), "power", own[0], k, **given)
+
+    def _ratios(self, e):
+        """The squares of an equation's own states over others that are positive.
+
+        As of predators whose number is limited by that of their prey (Leslie and Gower,
+        "The properties of a stochastic model for the predator-prey type of interaction
+        between two species", Biometrika 47, 1960).
+        """
+        for own, other in product(self.own_states[e], self.states):
+            if own in self.names and other in self.names and other != own:
+                if np.min(self.features[e][:, self.names.index(other)]) > 0:
+                    given = ((own, 2),), "power", other, -1.0
+                    yield Elementary(*given, is_held=True)
 
     def _orders(self, name):
         """What is written behind the state of an operator."""
@@ -396,20 +411,28 @@ class FunctionTable:
     def with_products(self, terms, alike=0.98):
         """Terms with products of operators where functions stand for these, or None.
 
-        For one that saturates early the product that is left of it may stand: along
-        states with errors it may be more probable. None if there is no such term.
+        For one that saturates early the product that is left of it may stand, for one
+        that hardly bends the product with its argument: along states with errors they
+        may be more probable. None if there is no such term.
         """
-        changed = []
-        for term in terms:
-            f = term.function
-            if f.is_free and not f.flux:
-                own = self._known.get((term.equation, Elementary(f.powers)), term)
-                columns = np.column_stack([self.values(term), self.values(own)])
+        changed = [self._product_for(term, alike) for term in terms]
+        return [*dict.fromkeys(changed)] if changed != [*terms] else None
+
+    def _product_for(self, term, alike):
+        """The product for which the function of a term stands, or the term."""
+        f = term.function
+        if not f.is_free or f.flux or len(f.arguments) > 1:
+            return term
+        powers = dict(f.powers)
+        powers[f.argument] = powers.get(f.argument, 0) + 1
+        for own in (f.powers, tuple(powers.items())):
+            product = self._known.get((term.equation, Elementary(own)))
+            if product is not None:
+                columns = np.column_stack([self.values(term), self.values(product)])
                 sizes = np.sqrt(np.sum(columns**2, axis=0))
                 if abs(columns[:, 0] @ columns[:, 1]) > alike * np.prod(sizes):
-                    term = own
-            changed.append(term)
-        return changed if changed != [*terms] else None
+                    return product
+        return term
 
     def term(self, e, powers):
         """A product of operators in an equation, which is added if it is missing."""
@@ -420,6 +443,27 @@ class FunctionTable:
             self.kinds = np.vstack([self.kinds, (e, 0)])
             self._known[e, function] = term
         return self._known[e, function]
+
+    def equations(self, learned, terms, weights):
+        """Equations of a learned model with terms, followed by their slopes: a tuple.
+
+        `weights` are those of each equation, in units of the scales.
+        """
+        equations = []
+        for e, equation in enumerate(learned.equations):
+            own = [t for t in terms if t.equation == e]
+            slopes = [t for t in own if t.function.is_free]
+            functions = [t.function for t in own]
+            functions += [t.function.in_log_parameter() for t in slopes]
+            equation = copy(equation)
+            if learned.setup.equations[e].depends_on is not None:
+                table = {str(i): function for i, function in enumerate(functions)}
+                scales = self.scales([*own, *slopes])
+                kernel = Dictionary(table, scales, self.names)
+                equation.basis = PolynomialBasis(kernel)
+                equation.weights = weights[e]
+            equations.append(equation)
+        return tuple(equations)
 
     def kernel(self, terms):
         """The kernel of the terms of one equation, called as they are written."""
