@@ -4,6 +4,8 @@ from itertools import combinations_with_replacement
 
 import numpy as np
 
+from keql.equation import terms_of
+
 
 def or_fewer_terms(fit, find, enough):
     """Exact trajectories of products, or of functions if these are fewer terms.
@@ -18,8 +20,10 @@ def or_fewer_terms(fit, find, enough):
 
     Returns fit : Fit.
     """
-    n_equations = len(fit.learned.setup.equations)
-    if len(fit.term_names) <= 2 * n_equations or not _are_dependent(fit.learned):
+    most = 2 * len(fit.learned.setup.equations)
+    if len(fit.term_names) <= most or _are_linear(fit.learned):
+        return fit
+    if not _are_dependent(fit.learned):
         return fit
     other = find(fit)
     if other is None:
@@ -28,6 +32,12 @@ def or_fewer_terms(fit, find, enough):
         return fit.stopped(other.result.stop)
     is_simpler = len(other.term_names) < len(fit.term_names)
     return other if is_simpler and other.error < enough else fit
+
+
+def _are_linear(learned):
+    """Whether all equations are linear, whose solutions are seldom those of others."""
+    products = (each for own in learned.equations for each in terms_of(own).products)
+    return all(sum(power for _, power in product) <= 1 for product in products)
 
 
 def _are_dependent(learned, least=1e-9):
