@@ -78,7 +78,7 @@ for planet, color in enumerate(["#0072B2", "#009E73"]):
     learned = model.predict(np.column_stack([np.full(200, planet), later * 0.7]))
     ax.plot(*learned.T, color=color, label=f"planet {planet + 1}, learned")
     ax.plot(*places[rows].T, "o", ms=3, color=color)
-ax.plot(x, y, color="#D55E00", label="a third one, foretold")
+ax.plot(x, y, color="#D55E00", label="a third one, predicted")
 ax.plot(0, 0, "*", ms=12, color="#E69F00")
 ax.set(xlabel="x (AU)", ylabel="y (AU)", aspect="equal")
 ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))

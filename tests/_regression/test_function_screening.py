@@ -125,6 +125,24 @@ def test_terms_that_nearly_cancel():
         assert own in [pytest.approx(form, rel=2e-2) for form in forms]
 
 
+@pytest.mark.parametrize(
+    "depends_on, expected", [((0, 1), {"y^2 x^-1"}), ((1,), set())]
+)
+def test_squares_over_other_states_are_of_what_an_equation_depends_on(
+    depends_on, expected
+):
+    """The second equation, of y, may depend on x or not; x and y are positive."""
+    learned = learned_from(lambda t, s: [-s[0], -s[1]], [1.0, 0.7], 3, 40)
+    first, second = learned.setup.equations
+    second = SimpleNamespace(depends_on=depends_on, known_part=second.known_part)
+    learned.setup.equations = (first, second)
+    offered = FunctionTable(learned, ElementarySettings())
+    squares = [t.function for t in offered.terms if t.equation == 1]
+    squares = [f for f in squares if f.family == "power" and f.powers == (("y", 2),)]
+    assert {f.name for f in squares} == expected
+    assert all(f.is_natural for f in squares)
+
+
 def test_a_grid_of_neighbours():
     offered = FunctionTable(
         learned_from(glider, [5.0, 0.7], 10, 60), ElementarySettings()

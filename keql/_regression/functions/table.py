@@ -7,7 +7,7 @@ and diffusions whose diffusivity is one.
 
 from copy import copy
 from dataclasses import replace
-from itertools import combinations, product
+from itertools import combinations, permutations, product
 
 import numpy as np
 
@@ -81,7 +81,8 @@ class FunctionTable:
             functions = dict.fromkeys(self._functions(e, operators, settings))
             natural = [*self._at_natural_values(e, functions)]
             if settings.of_single_states and settings.of_derivatives:
-                natural += [*self._of_distances(e, operators), *self._ratios(e)]
+                natural += self._of_distances(e, operators)
+                natural += self._ratios(e, operators)
             natural = dict.fromkeys(natural)
             phases = {}
             if self.is_system and settings.of_derivatives:
@@ -139,12 +140,14 @@ class FunctionTable:
         There are none of what comes near to zero, in units of the largest, where they
         have no slope.
         """
+        if len(self.states) not in (2, 3):
+            return
         groups = {}
         for name in operators:
             if name in self.state_of:
                 groups.setdefault(self._orders(name), []).append(name)
         for own in groups.values():
-            if not len(own) == len(self.states) in (2, 3):
+            if len(own) < len(self.states):
                 continue
             columns = [self.names.index(name) for name in own]
             squares = np.sum(self.features[e][:, columns] ** 2, axis=1)
@@ -157,18 +160,18 @@ class FunctionTable:
             for k, name in product(RADII, factors):
                 yield Elementary(((name, 1),), "power", own[0], k, **given)
 
-    def _ratios(self, e):
+    def _ratios(self, e, operators):
         """The squares of an equation's own states over others that are positive.
 
         As of predators whose number is limited by that of their prey (Leslie and Gower,
         "The properties of a stochastic model for the predator-prey type of interaction
         between two species", Biometrika 47, 1960).
         """
-        for own, other in product(self.own_states[e], self.states):
-            if own in self.names and other in self.names and other != own:
-                if np.min(self.features[e][:, self.names.index(other)]) > 0:
-                    given = ((own, 2),), "power", other, -1.0
-                    yield Elementary(*given, is_held=True)
+        states = [name for name in operators if name in self.states]
+        for own, other in permutations(states, 2):
+            is_positive = np.min(self.features[e][:, self.names.index(other)]) > 0
+            if own in self.own_states[e] and is_positive:
+                yield Elementary(((own, 2),), "power", other, -1.0, is_held=True)
 
     def _orders(self, name):
         """What is written behind the state of an operator."""
@@ -220,40 +223,33 @@ class FunctionTable:
         or is slowed by drag, its own component times one power of the distance, or of
         the speed.
         """
-        waves = ({"sin"}, {"sin", "cos"})
-        pulls = [self._has_wave(k, families) for k, families in product(ANGLES, waves)]
-        distances = ((t.function.parameter, t.function.squares) for t in self.terms)
-        pulls += [self._has_distance(*d) for d in dict.fromkeys(distances) if d[1]]
-        sets = [
-            [t for t in self.terms if self._is_alone(t) or has_pull(t)]
-            for has_pull in pulls
+        alone = [t for t in self.terms if self._is_alone(t)]
+        phases = [
+            [t for t in self.terms if self._is_wave(t, k, families)]
+            for k, families in product(ANGLES, ({"sin"}, {"sin", "cos"}))
         ]
-        return [
-            own
-            for own in sets
-            if any(t.function.reference for t in own)
-            or (any(t.function.squares for t in own) and self._moves(own))
-        ]
+        pulls = [own for own in phases if any(t.function.reference for t in own)]
+        moving = {t.equation for t in alone if t.function.powers}
+        if len(moving) == len(self.sizes):  # all are of second order
+            forces = ((t.function.parameter, t.function.squares) for t in self.terms)
+            pulls += [
+                [t for t in self.terms if self._is_force(t, k, squares)]
+                for k, squares in dict.fromkeys(forces)
+                if squares
+            ]
+        return [[*alone, *own] for own in pulls]
 
-    def _has_wave(self, k, families):
+    def _is_wave(self, term, k, families):
         """Whether a term is a wave of an equation's own phase, or of a difference."""
+        f, own = term.function, self.own_states[term.equation]
+        is_wave = f.family in families and not f.powers
+        return is_wave and f.is_held and f.parameter == k and f.arguments[-1] in own
 
-        def has_wave(term):
-            f, own = term.function, self.own_states[term.equation]
-            is_wave = f.family in families and not f.powers
-            return is_wave and f.is_held and f.parameter == k and f.arguments[-1] in own
-
-        return has_wave
-
-    def _has_distance(self, k, squares):
+    def _is_force(self, term, k, squares):
         """Whether a term is an own component times a power of a distance or a speed."""
-
-        def has_distance(term):
-            f, own = term.function, self.own_states[term.equation]
-            is_own = any(self.state_of.get(name) in own for name, _ in f.powers)
-            return is_own and f.squares == squares and f.parameter == k
-
-        return has_distance
+        f, own = term.function, self.own_states[term.equation]
+        is_own = any(self.state_of.get(name) in own for name, _ in f.powers)
+        return is_own and f.squares == squares and f.parameter == k
 
     def _is_alone(self, term):
         """Whether a term is a constant, or a derivative of an equation's own state."""
@@ -263,13 +259,6 @@ class FunctionTable:
         [(name, power), *others] = function.powers
         is_slope = name not in own and self.state_of.get(name) in own
         return is_slope and power == 1 and not others
-
-    def _moves(self, terms):
-        """Whether each equation has derivatives among its terms: of second order."""
-        slopes = {
-            t.equation for t in terms if not t.function.family and t.function.powers
-        }
-        return len(slopes) == len(self.sizes)
 
     def _diffusions(self, e, operators):
         """Diffusions of states in a coordinate, whose diffusivity is a function."""
