@@ -177,7 +177,7 @@ FAMILIES = {
         "|{x}|{to_k}",
         r"\lvert {x} \rvert{to_k}",
         lambda sympy, x, k: sympy.Abs(x) ** k,
-        natural=(1.0, 4.0),  # drag as the square of a speed; the fifth power
+        natural=(1.0,),  # drag as the square of a speed
         degree=None,
     ),
     "tanh": Family(

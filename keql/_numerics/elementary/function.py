@@ -60,6 +60,13 @@ class Elementary:
         return not self.family or (is_power and bool(self.origin))
 
     @property
+    def is_whole_power(self):
+        """Whether it is a product of powers that are whole and positive."""
+        is_whole = self.is_held and self.parameter > 0 and self.parameter % 1 == 0
+        is_power = self.family == "power" and is_whole
+        return not self.family or (is_power and not (self.origin or self.squares))
+
+    @property
     def is_free(self):
         """Whether there is an inner parameter that is not known."""
         return bool(self.family) and not self.is_held

@@ -48,7 +48,7 @@ def state_grid(x, n=7):
         yield "log", 1 / np.median(x)
         yield from (("power", k) for k in (-1.0, -0.5, 0.35, 0.6, 1.5, 2.5))
     else:
-        yield from (("abs", k) for k in (0.5, 1.0, 4.0))
+        yield from (("abs", k) for k in (0.5, 1.0, 3.0))
 
 
 def fast_waves(x, most):

@@ -300,6 +300,11 @@ class FunctionColumns:
         """What sets have in common that differ in inner parameters."""
         return frozenset(self.kinds[i] for i in self.named(kept))
 
+    def functions(self, kept):
+        """The same of the terms that are no products."""
+        named = (i for i in self.named(kept) if self.terms[i].function.family)
+        return frozenset(self.kinds[i] for i in named)
+
     def has_function(self, kept):
         """Whether some of the terms are no products."""
         return any(self.terms[i].function.family for i in self.named(kept))

@@ -391,8 +391,8 @@ class ElementarySearch:
 
     def _score(self, model, terms):
         odds = self.odds([t.origin for t in terms])
-        has_functions = any(t.function.family for t in terms)
-        return model.log_evidence() + odds - self.settings.against * has_functions
+        are_powers = all(t.function.is_whole_power for t in terms)
+        return model.log_evidence() + odds - self.settings.against * (not are_powers)
 
     def _tolerance(self, problem):
         noise = self._relative(problem.prior.noise)
@@ -444,18 +444,25 @@ class ElementarySearch:
         yield from self._best_of_each_size(ranked, columns)
 
     def _best_of_each_size(self, ranked, columns):
-        """Terms and values of the best sets of one term, of two, and so on."""
-        by_size, first = {}, {frozenset(kept): (v, kept) for v, kept in sorted(ranked)}
+        """Terms and values of the best sets of one term, of two, and so on.
+
+        With one of other functions than these: products that take turns beside one that
+        is near would else leave no place for it.
+        """
+        n_tried, seen, by_size = self.settings.n_tried, {}, {}
+        first = {frozenset(kept): (v, kept) for v, kept in sorted(ranked)}
         first = sorted(first.values(), reverse=True)[: self.settings.n_ranked]
         ranked = columns.scored_again(first)
         for value, kept in sorted(ranked, key=lambda pair: -pair[0]):
             size = columns.size(kept), len(kept)
-            own = by_size.setdefault(size, {})
-            if len(own) < self.settings.n_tried:
+            own, functions = by_size.setdefault(size, {}), seen.setdefault(size, set())
+            is_other = columns.functions(kept) not in functions
+            if len(own) < n_tried or (len(own) == n_tried and is_other):
                 own.setdefault(columns.kind(kept), (value, kept))
+                functions.add(columns.functions(kept))
         best = [pair for size in sorted(by_size) for pair in by_size[size].values()]
         if self._has_much_noise:
-            best = sorted(best, reverse=True)[: 2 * self.settings.n_tried]
+            best = sorted(best, reverse=True)[: 2 * n_tried]
         for _, kept in best:
             yield from columns.solved([kept])
 

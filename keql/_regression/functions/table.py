@@ -80,6 +80,7 @@ class FunctionTable:
             operators = [*self.names[d:first], *operators]  # inputs are factors, too
             functions = dict.fromkeys(self._functions(e, operators, settings))
             natural = [*self._at_natural_values(e, functions)]
+            natural += self._high_powers(e, operators, settings)
             if settings.of_single_states and settings.of_derivatives:
                 natural += self._of_distances(e, operators)
                 natural += self._ratios(e, operators)
@@ -89,6 +90,7 @@ class FunctionTable:
                 phases = dict.fromkeys(self._waves_of_phases(e, operators))
             for function in {**functions, **natural, **phases}:
                 kind = 2 if function in natural else int(not function.is_product)
+                kind = 0 if function.is_whole_power else kind
                 kinds.append((e, 3 if function in phases else kind))
                 self.terms.append(Term(e, function, len(self.terms)))
         self.kinds = np.array(kinds)
@@ -112,6 +114,7 @@ class FunctionTable:
         states = [name for name in operators if name in self.states]
         yield from self._functions_of(e, states, states, settings)
         yield from self._diffusions(e, operators)
+        yield from self._flattening(e, operators)
         yield from self._waves(e, operators, settings)
         if settings.beside_states:
             yield from self._coordinates(operators, e)
@@ -130,6 +133,18 @@ class FunctionTable:
             if not is_angle or {*function.arguments} <= {*self.states}:
                 x = self._argument(function, e)
                 yield from at_natural_values(function, x, n_times=self.n_times)
+
+    def _high_powers(self, e, operators, settings, powers=(4.0, 5.0)):
+        """The fourth and fifth power of what changes its sign.
+
+        Of what is positive they are among natural exponents.
+        """
+        if not settings.of_derivatives:
+            operators = [name for name in operators if name in self.states]
+        if settings.of_single_states:
+            for name, k in product(operators, powers):
+                if np.min(self.features[e][:, self.names.index(name)]) <= 0:
+                    yield Elementary((), "power", name, k, is_held=True)
 
     def _of_distances(self, e, operators, nearest=1e-2):
         """One component of a place or of a velocity times powers of its size.
@@ -269,6 +284,23 @@ class FunctionTable:
                 for family, k in diffusivities(values):
                     yield Elementary((), family, state, k, flux=flux)
 
+    def _flattening(self, e, operators, steepest=(0.5, 1.0, 2.0)):
+        """Diffusions of states in space whose diffusivity depends on their slope.
+
+        u_xx/(1 + u_x^2) moves a curve as fast as it is bent, and |u_x|^k u_xx is what
+        flows like ice does. The slope at which diffusion is halved is `steepest` times
+        the steepest at first.
+        """
+        if len(self.coordinates) > 1:
+            return
+        for state, x in product(self.states, self.coordinates):
+            slope, bend = f"{state}_{x}", ((f"{state}_{x}{x}", 1),)
+            if {slope, bend[0][0]} <= {*operators}:
+                values = self.features[e][:, self.names.index(slope)]
+                for k in np.array(steepest) * np.max(np.abs(values)):
+                    yield Elementary(bend, "peak", slope, k**2)
+                yield Elementary(bend, "abs", slope, 1.0)
+
     def _functions_of_time(self, e, operators, settings):
         """Time, as slow sines stand for it, waves and decays, alone and as factors.
 
@@ -290,16 +322,29 @@ class FunctionTable:
 
     def _waves(self, e, operators, settings):
         """Sources and coefficients that vary with a coordinate of space."""
-        factors = [(), *(((name, 1),) for name in operators)]
+        factors = self._factors_in_space(operators)
         for column in self.in_space:
             name, x = self.names[column], self.features[e][:, column]
             waves = np.arange(1, settings.n_waves + 1) * np.pi / np.ptp(x)
             for k, family, own in product(waves, ("cos", "sin"), factors):
                 yield Elementary(own, family, name, k)
 
+    def _factors_in_space(self, operators):
+        """What coefficients that vary in space are those of, a list of powers.
+
+        Sources, operators, what limits growth, and the advection of a state by itself.
+        """
+        limits = [((name, 2),) for name in operators if name in self.states]
+        moving = [
+            ((state, 1), (f"{state}_{x}", 1))
+            for state, x in product(self.states, self.coordinates)
+            if {state, f"{state}_{x}"} <= {*operators}
+        ]
+        return [(), *(((name, 1),) for name in operators), *limits, *moving]
+
     def _coordinates(self, operators, e):
         """Those of space, as slow waves stand for them, and their powers."""
-        factors = [(), *(((name, 1),) for name in operators)]
+        factors = self._factors_in_space(operators)
         for column in self.in_space:
             name, x = self.names[column], self.features[e][:, column]
             yield from (Elementary(((name, 1), *own)) for own in factors)
@@ -308,7 +353,7 @@ class FunctionTable:
 
     def _waves_on_rings(self, operators, settings):
         """The same of coordinates that are rings, on which waves are whole."""
-        factors = [(), *(((name, 1),) for name in operators)]
+        factors = self._factors_in_space(operators)
         for column, length in self.rings:
             waves = np.arange(1, settings.n_waves + 1) * 2 * np.pi / length
             for k, own, family in product(waves.tolist(), factors, ("cos", "sin")):
@@ -404,24 +449,38 @@ class FunctionTable:
         that hardly bends the product with its argument: along states with errors they
         may be more probable. None if there is no such term.
         """
-        changed = [self._product_for(term, alike) for term in terms]
+        changed = [self._product_for(term, terms, alike) for term in terms]
         return [*dict.fromkeys(changed)] if changed != [*terms] else None
 
-    def _product_for(self, term, alike):
-        """The product for which the function of a term stands, or the term."""
+    def _product_for(self, term, terms, alike):
+        """The product for which the function of a term stands, or the term.
+
+        Alone, or beside others: 36 u - 37 sin(u) - 5 u^3 stands for a fifth power.
+        """
         f = term.function
-        if not f.is_free or f.flux or len(f.arguments) > 1:
+        if f.is_whole_power or f.flux or len(f.arguments) > 1:
             return term
-        powers = dict(f.powers)
-        powers[f.argument] = powers.get(f.argument, 0) + 1
-        for own in (f.powers, tuple(powers.items())):
-            product = self._known.get((term.equation, Elementary(own)))
-            if product is not None:
-                columns = np.column_stack([self.values(term), self.values(product)])
-                sizes = np.sqrt(np.sum(columns**2, axis=0))
-                if abs(columns[:, 0] @ columns[:, 1]) > alike * np.prod(sizes):
-                    return product
+        own = [t for t in self.terms if t.equation == term.equation]
+        own = [t for t in own if t.function.is_whole_power]
+        own = [t for t in own if t.function.depends_on <= f.depends_on]
+        others = [t for t in terms if t.equation == term.equation and t is not term]
+        for beside in ([], others):
+            found = [self._likeness(term, product, beside) for product in own]
+            best = int(np.argmax(found))
+            if found[best] > alike:
+                return own[best]
         return term
+
+    def _likeness(self, term, product, beside, tol=1e-8):
+        """The size of the cosine between two terms, without what others explain."""
+        columns = np.array([self.values(t) for t in (term, product, *beside)])
+        columns /= np.maximum(np.sqrt(np.sum(columns**2, axis=1)), tol)[:, None]
+        others, pair = columns[2:].T, columns[:2].T
+        pair = pair - others @ np.linalg.lstsq(others, pair, rcond=None)[0]
+        sizes = np.sqrt(np.sum(pair**2, axis=0))
+        if np.min(sizes) < tol:  # others explain one of them
+            return 0.0
+        return abs(pair[:, 0] @ pair[:, 1]) / np.prod(sizes)
 
     def term(self, e, powers):
         """A product of operators in an equation, which is added if it is missing."""

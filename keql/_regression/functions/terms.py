@@ -39,6 +39,11 @@ class Refined:
     error: float
 
     @property
+    def are_powers(self):
+        """Whether all terms are products of whole powers of operators."""
+        return all(term.function.is_whole_power for term in self.terms)
+
+    @property
     def has_functions(self):
         """Whether some of the terms are no products."""
         return any(term.function.family for term in self.terms)

@@ -286,5 +286,5 @@ def _step_of(refined, two_step, against=0.0):
     # Those of the iterate may have posteriors that were there before any step.
     r, equations = refined.model.regression, refined.model.solution.equations
     figures = r.loss, r.misfit, refined.error, refined.score
-    odds = against if refined.has_functions else 0.0
+    odds = 0.0 if refined.are_powers else against
     return TermsStep(tuple(names), *figures, prior_odds=odds, equations=equations)
