@@ -457,3 +457,22 @@ def test_a_parameter_within_its_error_of_a_natural_one_is_no_rival(
     assert says_the_same(*sets) == says_the_same(*sets[::-1]) == same
     fewer = SimpleNamespace(terms=(held,))
     assert says_the_same(sets[0], fewer) and not says_the_same(fewer, sets[0])
+
+
+def test_products_stand_for_functions_alone_and_beside_other_terms():
+    """36 u - 37 sin(u) - 5 u^3 is a fifth power, and tanh(0.01 u) is a line."""
+    learned = learned_from(glider, [5.0, 0.7], 10, 60)
+    offered = FunctionTable(learned, ElementarySettings())
+    scale = np.max(np.abs(offered.features[1][:, offered.names.index("y")]))
+
+    def named(*names):
+        return [next(t for t in own if t.function.name == name) for name in names]
+
+    own = [t for t in offered.terms if t.equation == 1]
+    line = Term(1, Elementary((), "tanh", "y", 0.01 / scale), 0)
+    assert offered.with_products([line]) == named("y")
+    assert offered.with_products(named("y", "y^2", "y^4")) is None
+    wave = Term(1, Elementary((), "sin", "y", 1.0 / scale), 0)
+    others = named("y", "y^3")
+    assert offered.with_products([*others, wave], beside=False) is None
+    assert offered.with_products([*others, wave])[-1].function.name == "y^5"

@@ -70,13 +70,18 @@ def test_functions_of_a_field_are_those_of_its_state_and_waves(two_step):
     assert {f.family for f in diffusions} == {"exp"}  # values are of both signs
     assert {f.flux for f in diffusions} == {("u_x", "u_xx")}
     functions = [f for f in every if f.argument == "u" and not f.flux]
-    assert {f.argument for f in every} == {"u", "x"}
+    assert {f.argument for f in every} == {"u", "u_x", "x"}
+    of_slopes = {(f.family, f.powers) for f in every if f.argument == "u_x"}
+    assert of_slopes == {("peak", (("u_xx", 1),)), ("abs", (("u_xx", 1),))}
+    powers = {f.name for f in every if f.is_whole_power}
+    assert powers == {"u^4", "u^5"}
     assert not {f.family for f in functions} & {*ODD}
     waves = [f for f in functions if f.family in ("sin", "cos")]
     assert waves and not any(f.powers for f in waves)
     assert any(f.powers == (("u", 1),) for f in functions)
     in_space = {f.powers for f in every if f.argument == "x"}
-    assert in_space == {(), (("u", 1),), (("u_x", 1),), (("u_xx", 1),)}
+    single = {(), (("u", 1),), (("u_x", 1),), (("u_xx", 1),)}
+    assert in_space == single | {(("u", 2),), (("u", 1), ("u_x", 1))}
     everything = FunctionTable(two_step, ElementarySettings())
     arguments = {t.function.argument for t in everything.terms if t.function.family}
     assert arguments == {"u", "u_x", "u_xx", "t"}
@@ -88,7 +93,7 @@ def test_along_a_field_there_are_functions_of_time_and_whole_waves_on_rings(two_
     ring = replace(two_step, observations=observations)
     offered = FunctionTable(ring, ElementarySettings.along_fields())
     every = [term.function for term in offered.terms if term.function.family]
-    assert {f.argument for f in every} == {"u", "x", "t"}
+    assert {f.argument for f in every} == {"u", "u_x", "x", "t"}
     waves = [f for f in every if f.argument == "x"]
     assert all(f.is_held and not f.is_free for f in waves)
     numbers = {round(f.parameter * 3 / (2 * np.pi), 9) for f in waves}

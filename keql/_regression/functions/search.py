@@ -31,6 +31,7 @@ from keql._regression.functions.terms import (
     are_in_products,
     falls_short,
     moved,
+    n_extensions,
     with_slopes,
     without_slopes,
 )
@@ -391,8 +392,8 @@ class ElementarySearch:
 
     def _score(self, model, terms):
         odds = self.odds([t.origin for t in terms])
-        are_powers = all(t.function.is_whole_power for t in terms)
-        return model.log_evidence() + odds - self.settings.against * (not are_powers)
+        against = self.settings.against * n_extensions(terms)
+        return model.log_evidence() + odds - against
 
     def _tolerance(self, problem):
         noise = self._relative(problem.prior.noise)

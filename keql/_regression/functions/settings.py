@@ -20,7 +20,8 @@ class ElementarySettings:
     n_expected : float. How many products an equation has before data are seen, and how
         many functions; all of either are as probable.
     against : float. Prior log odds that an equation has products only, which sets with
-        functions have to outweigh, and products found beside them have not.
+        functions have to outweigh, and products found beside them have not. The same
+        that it has no fourth and fifth powers.
     n_parameters : int. Values of the parameter of a function of a state on the grid.
     most_waves, per_wave : float, int. Faster sines and cosines of a state, up to so
         many radians from its least to its largest value, and as long as there are so

@@ -39,11 +39,6 @@ class Refined:
     error: float
 
     @property
-    def are_powers(self):
-        """Whether all terms are products of whole powers of operators."""
-        return all(term.function.is_whole_power for term in self.terms)
-
-    @property
     def has_functions(self):
         """Whether some of the terms are no products."""
         return any(term.function.family for term in self.terms)
@@ -66,6 +61,15 @@ def kind_of(term):
     parameter = own.parameter if own.is_held else 1.0
     shape = own.family, own.arguments, own.powers, own.flux, own.slope, own.is_held
     return term.equation, parameter, *shape
+
+
+def n_extensions(terms):
+    """How many of two kinds of terms there are beside products of few operators.
+
+    High powers are one, and all other functions are the other: both together are less
+    probable before data are seen, as 5 u - 6 sin(u) - u^5/4 is instead of u^3.
+    """
+    return len({t.function.is_whole_power for t in terms if t.function.family})
 
 
 def moved(term, by):

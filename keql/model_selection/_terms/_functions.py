@@ -9,12 +9,18 @@ import numpy as np
 
 from keql._evolution.problem import make_evolution_problem
 from keql._evolution.trajectories import make_trajectory_problem
+from keql._numerics.linalg import rms, size_or_one
 from keql._numerics.optimisation import Result, Stop
 from keql._observations.data import PredictionScale
 from keql._regression.functions.search import ElementarySearch
 from keql._regression.functions.settings import ElementarySettings
 from keql._regression.functions.table import FunctionTable
-from keql._regression.functions.terms import form_of, says_the_same, with_digits
+from keql._regression.functions.terms import (
+    form_of,
+    n_extensions,
+    says_the_same,
+    with_digits,
+)
 from keql.equation import PolynomialBasis, terms_of, text_product
 from keql.model_selection._criteria import (
     error_within_noise,
@@ -255,6 +261,7 @@ def _fit_of_terms(found, best, search, two_step, hypothesis, context, gain=0.0):
     if result is None or not (result.converged or result.interrupted):
         return None
     others = [r for r in search.steps if not says_the_same(r, best)]
+    others = [r for r in others if not _stands_for(r, best, search, context.criteria)]
     kinds = {}  # of those that differ in inner parameters the most probable
     for refined in sorted(others, key=lambda r: r.score):
         kinds[frozenset(map(form_of, refined.terms))] = refined
@@ -273,6 +280,23 @@ def _fit_of_terms(found, best, search, two_step, hypothesis, context, gain=0.0):
     )
 
 
+def _stands_for(refined, best, search, criteria, alike=0.999):
+    """Whether terms say in other words what the best ones do, and differ by little.
+
+    As (exp(0.02 u) u_x)_x stands for u_xx.
+    """
+    products = search.offered.with_products(refined.terms, alike, beside=False)
+    kinds = ({*map(form_of, terms)} for terms in (products or (), best.terms))
+    if products is None or next(kinds) != next(kinds):
+        return False
+    solutions = (own.model.solution.equations for own in (refined, best))
+    return all(
+        rms(other.unknown_part(S) - own.unknown_part(S))
+        <= criteria.differs * size_or_one(own.unknown_part(S))
+        for other, own, S in zip(*solutions, search.offered.features, strict=True)
+    )
+
+
 def _step_of(refined, two_step, against=0.0):
     """What a set of terms came to, for the report.
 
@@ -286,5 +310,5 @@ def _step_of(refined, two_step, against=0.0):
     # Those of the iterate may have posteriors that were there before any step.
     r, equations = refined.model.regression, refined.model.solution.equations
     figures = r.loss, r.misfit, refined.error, refined.score
-    odds = 0.0 if refined.are_powers else against
+    odds = against * n_extensions(refined.terms)
     return TermsStep(tuple(names), *figures, prior_odds=odds, equations=equations)
