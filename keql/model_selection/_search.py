@@ -181,7 +181,7 @@ class _Search:
         is_exact = not (self.exact.sees_noise or self.for_terms)
         is_single = len(self.two_step.observations.states) == 1
         is_tried = self.exact.table.exact.why_not and is_exact and is_single
-        can_be_exact = self.exact.is_in_time or self.context.settings.solver != "auto"
+        can_be_exact = self.context.settings.solver != "auto"
         is_open = self._is_all_open(self.table.first.hypothesis)
         if can_be_exact or not (is_tried and is_open):
             return None

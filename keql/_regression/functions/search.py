@@ -392,8 +392,8 @@ class ElementarySearch:
 
     def _score(self, model, terms):
         odds = self.odds([t.origin for t in terms])
-        against = self.settings.against * n_extensions(terms)
-        return model.log_evidence() + odds - against
+        odds -= self.settings.against * n_extensions(terms)
+        return model.log_evidence() + odds
 
     def _tolerance(self, problem):
         noise = self._relative(problem.prior.noise)
