@@ -189,4 +189,15 @@ FAMILIES = {
         r"\tanh({kx})",
         lambda sympy, x, k: sympy.tanh(k * x),
     ),
+    "sinh": Family(
+        lambda x, k: np.sinh(k * x),
+        lambda x, k: k * x * np.cosh(k * x),
+        lambda x, k: k * np.cosh(k * x),
+        lambda x, k: k * np.cosh(k * x) + k**2 * x * np.sinh(k * x),
+        "sinh({kx})",
+        r"\sinh({kx})",
+        lambda sympy, x, k: sympy.sinh(k * x),
+        natural=(1.0,),  # as of a potential in units of the thermal one
+        is_angle=True,
+    ),
 }

@@ -34,6 +34,8 @@ def state_grid(x, n=7):
         yield "peak", k**2
     for k in np.geomspace(0.5, 12, n) / size:
         yield "tanh", k
+    for k in np.array([0.5, 1.5, 4.0]) / size:
+        yield "sinh", k
     lowest = np.min(x)
     if lowest > -0.05 * size:  # what goes down to zero may seem to be below it
         poles = np.geomspace(0.01, 4, n) * size
@@ -125,8 +127,9 @@ def diffusivities(x, powers=(-1.0, -0.5, 0.5, 1.5, 2.5), steps=(0.5, 1.5, 4.0)):
 
 
 # Families of which one function of each column is tried, which changes sign with it:
-# drag is the size of a speed times the speed, and friction that saturates stands alone.
-ODD = "abs", "tanh"
+# drag is the size of a speed times the speed, friction that saturates stands alone, and
+# so does what exponentials of both signs make, as the charge of ions in a potential.
+ODD = "abs", "tanh", "sinh"
 # Families that noise does not tell from others: on 2 % of it sums of them were more
 # probable than u^2/(1 + u^2) with a line, which had made the data.
 PRECISE = "arrhenius", "hill3", "hill4"
@@ -141,6 +144,7 @@ def own_factors(family, name, factors):
     own = {
         "abs": [((name, 1),)],
         "tanh": [()],
+        "sinh": [()],
         "hill3": [(), ((name, 3),)],
         "hill4": [(), ((name, 4),)],
     }

@@ -39,7 +39,7 @@ class FunctionCandidates:
     learned : LearnedModel. Equations, with the features that their columns have.
     e : int. The position of the equation.
     settings : ElementarySettings.
-    time : int. Which coordinate is not one of space.
+    time : int or None. Which coordinate is not one of space.
 
     names : tuple of str. The columns of the features S.
     operators : list of str. What the unknown part depends on, inputs first.

@@ -147,3 +147,11 @@ class ElementarySettings:
             n_frequencies=12,
             flat=0.1,
         )
+
+    @classmethod
+    def of_static_fields(cls):
+        """The same of fields that are static, whose states are smooth.
+
+        Each set takes a few joint fits, until its parameters move no more.
+        """
+        return replace(cls.of_fields(), drags=True, n_tried=3, tol=1e-6, flat=0.02)

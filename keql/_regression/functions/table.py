@@ -26,7 +26,7 @@ class FunctionTable:
 
     learned : LearnedModel. Equations, with the features that their columns have.
     settings : ElementarySettings.
-    time : int, default=0. Which coordinate is not one of space.
+    time : int or None, default=0. Which coordinate is not one of space.
 
     terms : list of Term. First the products of each equation.
     sizes : list of float. What the unknown part of each equation has to explain.
@@ -46,7 +46,7 @@ class FunctionTable:
         self.own_states = [
             own_states(part, self.state_of) for part in learned.setup.equations
         ]
-        self.flat, self._scales, kinds, self.terms = settings.flat, {}, [], []
+        self.settings, self._scales, kinds, self.terms = settings, {}, [], []
         for e, part in enumerate(learned.setup.equations):
             if part.depends_on is not None:
                 own = FunctionCandidates(learned, e, settings, time).with_kinds()
@@ -158,13 +158,15 @@ class FunctionTable:
         It, or its ratio to that, hardly changes over the data.
         """
         for term in terms:
-            if self.flat and (term.function.is_free or term.function.is_natural):
+            if self.settings.flat and (
+                term.function.is_free or term.function.is_natural
+            ):
                 alone = replace(term.function, powers=(), flux=())
                 values = self.values(replace(term, function=alone))
                 x = argument_of(alone, self.names, self.features[term.equation])
                 for each in (values, values[x != 0] / x[x != 0]):
                     size = np.max(np.abs(each), initial=0.0)  # none where x is zero
-                    if size and np.ptp(each) < self.flat * size:
+                    if size and np.ptp(each) < self.settings.flat * size:
                         return True
         return False
 
