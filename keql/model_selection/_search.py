@@ -175,13 +175,15 @@ class _Search:
     def _smooth(self):
         """A selection of smooth states of exact data, if they cannot be exact; or None.
 
-        Where kernels, noise levels and terms are all to be found. In time alone, and
-        where a solver is given, states could be exact.
+        Where kernels, noise levels and terms are all to be found. Where slopes are
+        observed in time, and where a solver is given, states could be exact.
         """
         is_exact = not (self.exact.sees_noise or self.for_terms)
         is_single = len(self.two_step.observations.states) == 1
         is_tried = self.exact.table.exact.why_not and is_exact and is_single
-        can_be_exact = self.context.settings.solver != "auto"
+        has_slopes = any(own.order for own in self.two_step.observations.operators)
+        is_along = has_slopes and self.exact.is_in_time
+        can_be_exact = is_along or self.context.settings.solver != "auto"
         is_open = self._is_all_open(self.table.first.hypothesis)
         if can_be_exact or not (is_tried and is_open):
             return None

@@ -391,9 +391,8 @@ class ElementarySearch:
         return Refined(tuple(terms), values, iterate, model, score, rms(errors))
 
     def _score(self, model, terms):
-        odds = self.odds([t.origin for t in terms])
-        odds -= self.settings.against * n_extensions(terms)
-        return model.log_evidence() + odds
+        against = self.settings.against * n_extensions(terms)
+        return model.log_evidence() + self.odds([t.origin for t in terms]) - against
 
     def _tolerance(self, problem):
         noise = self._relative(problem.prior.noise)
