@@ -20,6 +20,7 @@ from keql.model_selection._hypothesis_search import HypothesisSearch
 from keql.model_selection._starts._annealing import Imposition, compare_lengths, told_by
 from keql.model_selection._starts._from_diffusion import RepeatedStates
 from keql.model_selection._state_kernels import compare_kernels, warm_start
+from keql.model_selection._terms._functions import fit_functions_along
 from keql.model_selection._terms._settings import TrajectorySearchSettings
 from keql.model_selection._terms._trajectories import (
     fit_trajectories,
@@ -38,6 +39,7 @@ class TrajectorySearch(HypothesisSearch):
         super().__init__(two_step, table, context)
         self.repeated = RepeatedStates(two_step, context, self.in_doubt)
         self.agreed, self.tries_noise, self.is_driven = False, False, False
+        self.tries_functions = False  # of fields
         self.found, self.joint = {}, {}  # of joint problems
         self.ends = {}  # of searches, by name of hypothesis
 
@@ -70,7 +72,7 @@ class TrajectorySearch(HypothesisSearch):
                     # So many terms come near to anything but noise.
                     met = self._misses_nothing(fit) or self.are_noisy(best, fit)
                     best, fit = self._by_evidence(best, fit if met else None)
-                if fit and (not best or self.is_better(fit, best, rows)):
+                if fit and (not best or self._is_preferred(fit, best, rows)):
                     best = self.so_far = fit
                 if best is not None and self._suffices(best):
                     return self._or_more_terms(best, rows, wider)
@@ -119,7 +121,7 @@ class TrajectorySearch(HypothesisSearch):
             rows, cubic = rows[1:], joint[1:]
         starts_from_joint = bool(cubic) and self.sees_noise
         if not starts_from_joint:
-            yield None, rows
+            yield None, [*rows, *self._elementary_rows]
         yield compare_lengths, self._by_degree(joint) if is_open and cubic else cubic
         if starts_from_joint:
             yield None, rows
@@ -241,6 +243,10 @@ class TrajectorySearch(HypothesisSearch):
     def _trajectories_from(self, find_kernels, hypothesis, best):
         """Exact trajectories from two steps, or from a joint fit with all terms."""
         if hypothesis in self._elementary_rows:
+            if self.is_of_fields:
+                self.begin(hypothesis)
+                self.tries_functions = True
+                return fit_functions_along(self.two_step, hypothesis, self.context)
             return self._elementary(best)
         if find_kernels is self.repeated:
             if best is not None and not self.in_doubt(best.error):
@@ -394,9 +400,23 @@ class TrajectorySearch(HypothesisSearch):
         return n_values * np.log(error / other) > self.criteria.wider
 
     def _may_be_shorter(self, fit):
-        """Whether exact trajectories of many products may be those of fewer terms."""
-        is_exact = self.is_in_time and not (self.sees_noise or fit.is_driven)
-        return is_exact and fit.error >= nothing_missed(fit, self.criteria) * self.size
+        """Whether exact states of many products may be those of fewer terms.
+
+        Of fields they may be until functions were tried.
+        """
+        if self.sees_noise or fit.is_driven:
+            return False
+        enough = nothing_missed(fit, self.criteria)
+        if self.is_of_fields:
+            are_many = enough < self.criteria.nothing_missed  # and no functions
+            return are_many and bool(self._elementary_rows) and not self.tries_functions
+        return fit.error >= enough * self.size
+
+    def _is_preferred(self, fit, best, rows):
+        """Whether a fit is better, or has functions in the place of many products."""
+        is_shorter = fit.has_functions and len(fit.term_names) < len(best.term_names)
+        is_shorter = is_shorter and self.is_of_fields and fit.error < best.error
+        return is_shorter or self.is_better(fit, best, rows)
 
     def _misses_nothing(self, fit):
         """Whether nothing that predicts better than a fit is to be looked for.

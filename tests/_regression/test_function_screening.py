@@ -235,7 +235,7 @@ def test_the_most_dispensable_terms_are_taken_out_first(gains, left, n_solved):
     """
     search, solved = ElementarySearch.__new__(ElementarySearch), []
     search.settings, search.is_stopped = ElementarySettings(n_tried=3), False
-    search.offered = SimpleNamespace(with_products=lambda terms: None)
+    search.offered = SimpleNamespace(with_products=lambda terms: [])
     search._dispensable = lambda best: [*range(len(best.terms))]
 
     def best_of(problem, offers, iterate, best):
@@ -470,9 +470,15 @@ def test_products_stand_for_functions_alone_and_beside_other_terms():
 
     own = [t for t in offered.terms if t.equation == 1]
     line = Term(1, Elementary((), "tanh", "y", 0.01 / scale), 0)
-    assert offered.with_products([line]) == named("y")
-    assert offered.with_products(named("y", "y^2", "y^4")) is None
+    assert offered.with_products([line]) == [named("y")]
+    assert offered.with_products(named("y", "y^2", "y^4")) == []
     wave = Term(1, Elementary((), "sin", "y", 1.0 / scale), 0)
     others = named("y", "y^3")
-    assert offered.with_products([*others, wave], beside=False) is None
-    assert offered.with_products([*others, wave])[-1].function.name == "y^5"
+    assert offered.with_products([*others, wave], beside=False) == []
+    assert offered.with_products([*others, wave]) == [[*others, *named("y^5")]]
+    other = Term(1, Elementary((), "tanh", "x", 1e-4), 0)
+    assert offered.with_products([line, other]) == [
+        named("y", "x"),
+        [*named("y"), other],
+        [line, *named("x")],
+    ]

@@ -215,8 +215,7 @@ class ElementarySearch:
     def _with_products(self, offers):
         """Sets of terms and values, each after one with products in their place."""
         for kept, first in offers:
-            products = self.offered.with_products(kept)
-            if products is not None:
+            for products in self.offered.with_products(kept):
                 yield products, first
             yield kept, first
 
@@ -270,14 +269,13 @@ class ElementarySearch:
         Of many the most dispensable ones are enough, if one of these can go; whether
         all others are needed is asked where none can.
         """
-        best = self._or_with(self.offered.with_products(best.terms), best)
-        while len(best.terms) > 1:
+        while True:
+            for products in self.offered.with_products(best.terms):
+                best = self._or_with(products, best)
             fewer = [
-                (
-                    [t for j, t in enumerate(best.terms) if j != i],
-                    np.delete(best.values, i),
-                )
+                ([*best.terms[:i], *best.terms[i + 1 :]], np.delete(best.values, i))
                 for i in self._dispensable(best)
+                if len(best.terms) > 1
             ]
             found, n = best, self.settings.n_tried
             for offers in (fewer[:n], fewer[n:]):
@@ -285,9 +283,8 @@ class ElementarySearch:
                     given = best.model.problem, offers, best.iterate
                     found = self._best_of(*given, best)
             if found is best:
-                break
+                return best
             best = found
-        return best
 
     def _dispensable(self, best):
         """Terms without which evidence may be near that of the best, the highest first.

@@ -171,7 +171,7 @@ class FunctionTable:
         return False
 
     def with_products(self, terms, alike=0.98, beside=True):
-        """Terms with products of operators where functions stand for these, or None.
+        """Terms with products of operators where functions stand for these.
 
         For one that saturates early the product that is left of it may stand, for one
         that hardly bends the product with its argument: along states with errors they
@@ -182,10 +182,18 @@ class FunctionTable:
         alike : float, default=0.98. The least cosine of a function and a product.
         beside : bool, default=True. Whether other terms are considered.
 
-        Returns terms : list of Term or None. None if there is no such term.
+        Returns sets : list of list of Term. First with all such functions replaced,
+            then with one of several at a time; empty if there are none.
         """
-        changed = [self._product_for(t, terms, alike, beside) for t in terms]
-        return [*dict.fromkeys(changed)] if changed != [*terms] else None
+        found = [self._product_for(t, terms, alike, beside) for t in terms]
+        places = [i for i, term in enumerate(terms) if found[i] != term]
+        groups = [places, *([i] for i in places if len(places) > 1)]
+        changed = [
+            [found[i] if i in group else term for i, term in enumerate(terms)]
+            for group in groups
+            if group
+        ]
+        return [[*dict.fromkeys(own)] for own in changed]
 
     def _product_for(self, term, terms, alike, beside):
         """The product for which the function of a term stands, or the term."""

@@ -126,6 +126,8 @@ def fit_functions_along(two_step, hypothesis, context, at_first=False):
     report = partial(_report_step, context, two_step)
     search = ElementarySearch(problem, offered, settings, report)
     enough = error_within_noise(two_step, context.criteria)
+    if two_step.setup.is_system and not sees_noise(two_step):
+        enough = 0.0  # states of two steps tell products of two states too poorly
     best = search.run_along(problem.interpolate_from(fine, fine.start()), enough)
     best = best and or_first_powers(search, best)
     if search.is_stopped or best is None or not best.has_functions:
@@ -285,9 +287,9 @@ def _stands_for(refined, best, search, criteria, alike=0.999):
 
     As (exp(0.02 u) u_x)_x stands for u_xx.
     """
-    products = search.offered.with_products(refined.terms, alike, beside=False)
-    kinds = ({*map(form_of, terms)} for terms in (products or (), best.terms))
-    if products is None or next(kinds) != next(kinds):
+    sets = search.offered.with_products(refined.terms, alike, beside=False)
+    forms = [{*map(form_of, terms)} for terms in (*sets[:1], best.terms)]
+    if len(forms) < 2 or forms[0] != forms[1]:
         return False
     solutions = (own.model.solution.equations for own in (refined, best))
     return all(
