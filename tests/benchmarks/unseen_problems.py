@@ -8,6 +8,7 @@ that nobody names, noise that is not normal, fields whose coefficients are funct
 from dataclasses import replace
 
 import numpy as np
+from field_law_problems import FIELD_LAWS
 from further_problems import FURTHER
 from law_problems import LAWS, system
 from scipy.integrate import solve_ivp
@@ -438,7 +439,7 @@ UNSEEN = {
 def unseen():
     """Functions from the number of a draw to a problem, by family and name."""
 
-    made = UNSEEN | FURTHER | LAWS
+    made = UNSEEN | FURTHER | LAWS | FIELD_LAWS
 
     def problem(draw, name):
         found = made[name]()

@@ -220,7 +220,8 @@ def test_equations_of_all_terms_are_in_doubt(is_exact, least, n_terms):
     learned = learn()
     given = SimpleNamespace(of_equation=lambda name: SimpleNamespace(n_terms=n_terms))
     fit = {"learned": learned, "two_step": learned, "hypothesis": given}
-    found = exhausted(SimpleNamespace(**fit, is_exact=is_exact), least)
+    fit = SimpleNamespace(**fit, is_exact=is_exact, has_functions=False)
+    found = exhausted(fit, least)
     assert len(found) == (2 if (least, n_terms) == (3, "auto") else 0)
     assert all("has 3 of the 3 terms that were tried" in text for text in found)
 
@@ -234,9 +235,20 @@ def test_equations_of_most_terms_are_in_doubt_at_collocation_points(share, is_ex
         equation.weights = np.zeros(3)
     fewer = replace(learned, equations=smaller)
     given = SimpleNamespace(of_equation=lambda name: SimpleNamespace(n_terms="auto"))
-    fit = {"learned": fewer, "two_step": learned, "hypothesis": given}
-    assert len(exhausted(SimpleNamespace(**fit, is_exact=is_exact), 3, share)) == n
-    assert not exhausted(SimpleNamespace(**fit, is_exact=True), 3, share)
+    fit = SimpleNamespace(
+        learned=fewer,
+        two_step=learned,
+        hypothesis=given,
+        is_exact=is_exact,
+        has_functions=False,
+    )
+    assert len(exhausted(fit, 3, share)) == n
+    fit.is_exact = True
+    assert not exhausted(fit, 3, share)
+    fit.has_functions = True  # whatever else was on offer
+    assert not exhausted(fit, many_with_functions=3)
+    [text] = exhausted(fit, many_with_functions=2)
+    assert "has 2 terms with elementary functions among them" in text
 
 
 @pytest.mark.parametrize(
