@@ -171,11 +171,12 @@ def with_terms_of(exact, hypothesis):
 
 
 def _elementary(two_step, given, why_not):
-    """Exact states with elementary functions, in space those of a single state."""
+    """Exact states with elementary functions, in space those of up to two states."""
     setup, d = two_step.setup, len(two_step.variables)
     names = [t.name for t in setup.equations if t.depends_on is not None]
-    if d > 2:
-        why_not = why_not or "in space it is tried for one coordinate only"
+    if d > 2 or (d > 1 and len(two_step.observations.states) > 2):
+        few = "in space it is tried for one coordinate and up to two states"
+        why_not = why_not or few
     elif any(given.of_equation(name).n_terms != "auto" for name in names):
         why_not = why_not or 'only n_terms="auto" asks for any terms'
     n_columns = len(setup.unknown_names(two_step.variables))

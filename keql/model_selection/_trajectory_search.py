@@ -243,11 +243,8 @@ class TrajectorySearch(HypothesisSearch):
     def _trajectories_from(self, find_kernels, hypothesis, best):
         """Exact trajectories from two steps, or from a joint fit with all terms."""
         if hypothesis in self._elementary_rows:
-            if self.is_of_fields:
-                self.begin(hypothesis)
-                self.tries_functions = True
-                return fit_functions_along(self.two_step, hypothesis, self.context)
-            return self._elementary(best)
+            along = self.is_of_fields
+            return self._along_fields(best) if along else self._elementary(best)
         if find_kernels is self.repeated:
             if best is not None and not self.in_doubt(best.error):
                 return None
@@ -278,6 +275,19 @@ class TrajectorySearch(HypothesisSearch):
             return None
         found = self._searched(fit.learned, hypothesis)
         return found or self._from_joint_terms(*given, fit)
+
+    def _along_fields(self, best):
+        """Exact fields with functions that explain the states of two steps, or None.
+
+        Unless many products meet the data, functions have to be far more probable along
+        these states: else it takes less to find other states first.
+        """
+        [hypothesis] = self._elementary_rows
+        self.begin(hypothesis)
+        self.tries_functions = True
+        at_first = best is None or not self._misses_nothing(best)
+        given = self.two_step, hypothesis, self.context, at_first
+        return fit_functions_along(*given)
 
     def _with_all_terms(self, hypothesis):
         """Joint problems with all terms of a hypothesis, and state kernels for them."""
@@ -413,10 +423,15 @@ class TrajectorySearch(HypothesisSearch):
         return fit.error >= enough * self.size
 
     def _is_preferred(self, fit, best, rows):
-        """Whether a fit is better, or has functions in the place of many products."""
-        is_shorter = fit.has_functions and len(fit.term_names) < len(best.term_names)
-        is_shorter = is_shorter and self.is_of_fields and fit.error < best.error
-        return is_shorter or self.is_better(fit, best, rows)
+        """Whether a fit is better, or has functions in the place of many products.
+
+        Of exact fields these meet observations more closely then, and are decisively
+        more probable, though many products may predict those left out as well.
+        """
+        if self.is_of_fields and fit.has_functions and not self.sees_noise:
+            odds = fit.log_evidence - best.log_evidence
+            return fit.misfit < best.misfit and odds > self.criteria.wider
+        return self.is_better(fit, best, rows)
 
     def _misses_nothing(self, fit):
         """Whether nothing that predicts better than a fit is to be looked for.

@@ -8,6 +8,7 @@ import pytest
 from scipy.integrate import solve_ivp
 
 from keql import OneStepKEqL
+from keql.model_selection._criteria import Criteria
 from keql.model_selection._trajectory_search import TrajectorySearch
 
 N_MODES = 64
@@ -112,16 +113,14 @@ def test_functions_of_two_fields_are_found():
     )
 
 
-def test_functions_take_the_place_of_many_products_if_they_predict_better():
-    search = SimpleNamespace(is_of_fields=True, is_better=lambda *_: False)
-
-    def preferred(fit, best):
-        return TrajectorySearch._is_preferred(search, fit, best, [])
-
-    products = SimpleNamespace(term_names=["a"] * 20, error=1e-4, has_functions=False)
-    few = SimpleNamespace(term_names=["a"] * 6, error=9e-5, has_functions=True)
-    assert preferred(few, products)
-    assert not preferred(SimpleNamespace(**(few.__dict__ | {"error": 2e-4})), products)
-    assert not preferred(products, few)
-    search.is_of_fields = False
-    assert not preferred(few, products)
+@pytest.mark.parametrize(
+    ("misfit", "evidence", "taken"),
+    [(0.01, 2800.0, True), (0.6, 2800.0, False), (0.01, 2450.0, False)],
+)
+def test_functions_take_the_place_of_many_products(misfit, evidence, taken):
+    """They are decisively more probable, and observations are met more closely."""
+    products = SimpleNamespace(misfit=0.5, log_evidence=2446.0)
+    given = {"misfit": misfit, "log_evidence": evidence, "has_functions": True}
+    search = SimpleNamespace(is_of_fields=True, sees_noise=False, criteria=Criteria())
+    fit = SimpleNamespace(**given)
+    assert TrajectorySearch._is_preferred(search, fit, products, []) == taken

@@ -77,8 +77,10 @@ class FunctionCandidates:
         settings = self.settings
         functions = dict.fromkeys(self._functions())
         natural = [*self._at_natural_values(functions), *self._high_powers()]
+        if settings.of_single_states:
+            natural += self._ratios()
         if settings.of_single_states and settings.of_derivatives:
-            natural += [*self._of_distances(), *self._ratios()]
+            natural += self._of_distances()
         phases = []
         if self.is_system and settings.of_derivatives:
             phases = self._waves_of_phases()
@@ -172,7 +174,9 @@ class FunctionCandidates:
 
         As of predators whose number is limited by that of their prey (Leslie and Gower,
         "The properties of a stochastic model for the predator-prey type of interaction
-        between two species", Biometrika 47, 1960).
+        between two species", Biometrika 47, 1960), and of activators and inhibitors
+        (Gierer and Meinhardt, "A theory of biological pattern formation", Kybernetik
+        12, 1972).
         """
         for own, other in permutations(self.states_in, 2):
             if own in self.own_states and np.min(self._column(other)) > 0:

@@ -11,7 +11,7 @@ Journal on Numerical Analysis 10, 1973).
 """
 
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -147,11 +147,14 @@ class ElementarySearch:
         as well, or if none of the sets can be solved for. What noise has hidden there
         is looked for near the best one, if it predicts with more than `enough` errors.
         """
-        ranked = []
-        for e in self._unknown:
-            given = self.problem.learned, self.offered, e, self.settings
-            noise = self._relative(self.problem.learned.observation_noise)
-            ranked.append(better_than_products(*given, noise))
+        noise = self._relative(self.problem.learned.observation_noise)
+        known = self.problem.learned, self.offered
+        better = partial(better_than_products, *known, noise=noise)
+        found = {e: better(e, settings=self.settings) for e in self._unknown}
+        if not any(found.values()):
+            return None
+        every = replace(self.settings, at_first=False)  # one is enough
+        ranked = [own or better(e, settings=every) for e, own in found.items()]
         sets = (each for own in ranked for part in own for each in part)
         if not any(term.function.family for each in sets for term in each.terms):
             return None
