@@ -121,7 +121,8 @@ class TrajectorySearch(HypothesisSearch):
             rows, cubic = rows[1:], joint[1:]
         starts_from_joint = bool(cubic) and self.sees_noise
         if not starts_from_joint:
-            yield None, [*rows, *self._elementary_rows]
+            functions = [] if self.sees_noise else self._elementary_rows
+            yield None, [*rows, *functions]
         yield compare_lengths, self._by_degree(joint) if is_open and cubic else cubic
         if starts_from_joint:
             yield None, rows

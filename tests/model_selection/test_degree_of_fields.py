@@ -88,8 +88,10 @@ def test_starts_of_fields(is_open, noisy, monkeypatch):
     starts = search._starts(both, both, [])
     found = [(find and find.__name__, tried) for find, tried in starts]
     cubic = both[1:] if is_open else both
-    first = [(None, cubic), (LENGTHS, both[::-1] if is_open else both)]
-    assert found == [*(first[::-1] if noisy else first), (KERNELS, cubic)]
+    joint = LENGTHS, both[::-1] if is_open else both
+    functions = search._elementary_rows  # of exact data, beside polynomials
+    first = [joint, (None, cubic)] if noisy else [(None, [*cubic, *functions]), joint]
+    assert found == [*first, (KERNELS, cubic)] and len(functions) == 1
     left_out = [("2", "its terms are among the cubic ones")]
     assert search.not_tried == (left_out if is_open else [])
     search.begin(both[0])
@@ -102,7 +104,8 @@ def test_quadratic_joint_fits_are_no_start_for_a_cubic_equation(noisy, monkeypat
     search, _ = fields_with(monkeypatch, noisy)
     starts = search._starts([QUADRATIC, CUBIC], [QUADRATIC], [])
     tried = {find and find.__name__: hypotheses for find, hypotheses in starts}
-    assert tried == {None: [CUBIC], LENGTHS: [], KERNELS: []}
+    functions = [] if noisy else search._elementary_rows
+    assert tried == {None: [CUBIC, *functions], LENGTHS: [], KERNELS: []}
 
 
 @pytest.mark.parametrize(
@@ -116,6 +119,7 @@ def test_fields_that_predict_worse_than_joint_fits_do_not_suffice(
     monkeypatch.setattr(search, "_misses_nothing", lambda fit: fit.error < 1.0)
     joint = KernelCandidate(None, None, np.full(1, 0.1), 0.0)
     search.found[_trajectory_search.compare_lengths.__name__, 0] = [joint]
+    monkeypatch.setattr(search, "_may_be_shorter", lambda fit: False)
     fit = SimpleNamespace(error=error)
     assert search._suffices(fit) == (not noisy or error < 0.2)
     assert not search._suffices(SimpleNamespace(error=2.0))

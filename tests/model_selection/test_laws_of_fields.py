@@ -124,3 +124,21 @@ def test_functions_take_the_place_of_many_products(misfit, evidence, taken):
     search = SimpleNamespace(is_of_fields=True, sees_noise=False, criteria=Criteria())
     fit = SimpleNamespace(**given)
     assert TrajectorySearch._is_preferred(search, fit, products, []) == taken
+
+
+@pytest.mark.parametrize(
+    ("n_terms", "is_tried", "shorter"),
+    [(20, False, True), (20, True, False), (6, False, False)],
+)
+def test_many_products_of_fields_may_be_functions(n_terms, is_tried, shorter):
+    """Until these were tried; of two equations eight terms are few."""
+    setup = SimpleNamespace(equations=[SimpleNamespace(depends_on=(0,))] * 2)
+    fit = SimpleNamespace(
+        learned=SimpleNamespace(setup=setup),
+        term_names=["a"] * n_terms,
+        has_functions=False,
+        is_driven=False,
+    )
+    search = SimpleNamespace(is_of_fields=True, sees_noise=False, criteria=Criteria())
+    search._elementary_rows, search.tries_functions = ["functions"], is_tried
+    assert TrajectorySearch._may_be_shorter(search, fit) == shorter
