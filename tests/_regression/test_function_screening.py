@@ -482,3 +482,12 @@ def test_products_stand_for_functions_alone_and_beside_other_terms():
         [*named("y"), other],
         [line, *named("x")],
     ]
+
+
+def test_what_is_not_defined_stands_for_nothing():
+    learned = learned_from(glider, [5.0, 0.7], 10, 60)
+    offered = FunctionTable(learned, ElementarySettings())
+    root = Term(1, Elementary((), "power", "y", 0.5), 0)
+    shifted = offered.features[1][:, offered.names.index("y")]
+    shifted -= np.mean(shifted)  # below zero there is no root
+    assert offered.with_products([root]) == []

@@ -212,7 +212,10 @@ class FunctionTable:
 
     def _likeness(self, term, product, rest, tol=1e-8):
         """The size of the cosine between two terms, without what others explain."""
-        columns = np.array([self.values(t) for t in (term, product, *rest)])
+        with np.errstate(all="ignore"):  # where a function is not defined
+            columns = np.array([self.values(t) for t in (term, product, *rest)])
+        if not np.all(np.isfinite(columns)):
+            return 0.0
         columns /= np.maximum(np.sqrt(np.sum(columns**2, axis=1)), tol)[:, None]
         others, pair = columns[2:].T, columns[:2].T
         pair = pair - others @ np.linalg.lstsq(others, pair, rcond=None)[0]

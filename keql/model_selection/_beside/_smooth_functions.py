@@ -79,6 +79,10 @@ def _fit_functions(two_step, first, kernel, context, offered, terms):
     for _ in range(settings.max_steps):
         slopes = [t.function.in_log_parameter() for t in terms if t.function.is_free]
         functions = [*(term.function for term in terms), *slopes]
+        with np.errstate(all="ignore"):  # a parameter may run away
+            values = offered.values_of(functions, 0)
+        if not np.all(np.isfinite(values)):
+            return None
         fit = _joint(two_step, first, kernel, context, offered, functions)
         if fit.result.interrupted:
             return fit
