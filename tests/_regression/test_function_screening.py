@@ -491,3 +491,19 @@ def test_what_is_not_defined_stands_for_nothing():
     shifted = offered.features[1][:, offered.names.index("y")]
     shifted -= np.mean(shifted)  # below zero there is no root
     assert offered.with_products([root]) == []
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+def test_what_stands_for_a_product_does_so_in_any_unit(unit):
+    learned = learned_from(glider, [5.0, 0.7], 10, 60)
+    offered = FunctionTable(learned, ElementarySettings())
+    y = offered.features[1][:, offered.names.index("y")]
+    y *= unit
+    line = Term(1, Elementary((), "tanh", "y", 0.01 / np.max(np.abs(y))), 0)
+    [[found]] = offered.with_products([line])
+    assert found.function.name == "y"
+    wave = Term(1, Elementary((), "sin", "y", 1.0 / np.max(np.abs(y))), 0)
+    own = [t for t in offered.terms if t.equation == 1]
+    beside = [next(t for t in own if t.function.name == name) for name in ("y", "y^3")]
+    [[*_, last]] = offered.with_products([*beside, wave])
+    assert last.function.name == "y^5"

@@ -119,6 +119,15 @@ def medium():
     )
 
 
+def two_fields(rates, t_end, first, second):
+    """Two fields that begin with a mean and three waves around it, each a pair."""
+    initial = [
+        lambda x, mean=mean, sizes=sizes, phase=phase: mean + waves(x, sizes, phase)
+        for phase, (mean, sizes) in enumerate((first, second))
+    ]
+    return on_circle(rates, initial, t_end, names=("u", "v"))
+
+
 def enzyme():
     """What an enzyme makes of what it eats, while both spread."""
 
@@ -126,15 +135,7 @@ def enzyme():
         eaten = u(0) / (0.5 + u(0))
         return 0.1 * u(0, 2) - eaten, 0.1 * u(1, 2) + eaten - 0.4 * u(1)
 
-    return on_circle(
-        rates,
-        [
-            lambda x: 1.2 + waves(x, [0.4, 0.3, -0.3]),
-            lambda x: 0.5 + waves(x, [0.2, -0.1, 0.1], 1.0),
-        ],
-        2.0,
-        names=("u", "v"),
-    )
+    return two_fields(rates, 2.0, (1.2, [0.4, 0.3, -0.3]), (0.5, [0.2, -0.1, 0.1]))
 
 
 def switch():
@@ -143,15 +144,7 @@ def switch():
     def rates(x, u):
         return [0.1 * u(i, 2) + 1 / (1 + u(1 - i) ** 2) - 0.5 * u(i) for i in range(2)]
 
-    return on_circle(
-        rates,
-        [
-            lambda x: 1 + waves(x, [0.6, 0.3, -0.3]),
-            lambda x: 1 + waves(x, [0.5, -0.3, 0.2], 1.0),
-        ],
-        4.0,
-        names=("u", "v"),
-    )
+    return two_fields(rates, 4.0, (1.0, [0.6, 0.3, -0.3]), (1.0, [0.5, -0.3, 0.2]))
 
 
 def hunting():
@@ -164,15 +157,8 @@ def hunting():
             0.05 * u(1, 2) + 0.8 * eaten - 0.3 * u(1),
         )
 
-    return on_circle(
-        rates,
-        [
-            lambda x: 0.8 + waves(x, [0.15, 0.1, -0.1]),
-            lambda x: 0.4 + waves(x, [0.1, -0.1, 0.05], 1.0),
-        ],
-        6.0,
-        names=("u", "v"),
-    )
+    first, second = (0.8, [0.15, 0.1, -0.1]), (0.4, [0.1, -0.1, 0.05])
+    return two_fields(rates, 6.0, first, second)
 
 
 def static(part, n, plane=False, n_functions=4):

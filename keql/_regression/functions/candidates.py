@@ -1,4 +1,4 @@
-"""The functions that the unknown part of an equation of evolution may have.
+"""The functions that the unknown part of an equation may have.
 
 Products of operators, and elementary functions of each operator and of time with their
 inner parameters on a grid, in units of the data; of fields, functions of the state,

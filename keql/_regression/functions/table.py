@@ -157,16 +157,15 @@ class FunctionTable:
 
         It, or its ratio to that, hardly changes over the data.
         """
+        flat = self.settings.flat
         for term in terms:
-            if self.settings.flat and (
-                term.function.is_free or term.function.is_natural
-            ):
+            if flat and (term.function.is_free or term.function.is_natural):
                 alone = replace(term.function, powers=(), flux=())
                 values = self.values(replace(term, function=alone))
                 x = argument_of(alone, self.names, self.features[term.equation])
                 for each in (values, values[x != 0] / x[x != 0]):
                     size = np.max(np.abs(each), initial=0.0)  # none where x is zero
-                    if size and np.ptp(each) < self.settings.flat * size:
+                    if size and np.ptp(each) < flat * size:
                         return True
         return False
 
@@ -216,7 +215,9 @@ class FunctionTable:
             columns = np.array([self.values(t) for t in (term, product, *rest)])
         if not np.all(np.isfinite(columns)):
             return 0.0
-        columns /= np.maximum(np.sqrt(np.sum(columns**2, axis=1)), tol)[:, None]
+        largest = np.max(np.abs(columns), axis=1, keepdims=True)
+        columns /= np.where(largest > 0, largest, 1.0)  # whatever their units
+        columns /= np.sqrt(np.maximum(np.sum(columns**2, axis=1), 1.0))[:, None]
         others, pair = columns[2:].T, columns[:2].T
         pair = pair - others @ np.linalg.lstsq(others, pair, rcond=None)[0]
         sizes = np.sqrt(np.sum(pair**2, axis=0))
