@@ -307,6 +307,21 @@ def default_kernels(two_step, given, make):
     return kernels
 
 
+def is_all_open(two_step, hypothesis):
+    """Whether kernels, noise levels and terms are all to be found from the data."""
+    observations = two_step.observations
+    names = [t.name for t in two_step.setup.equations if t.depends_on is not None]
+    equations = [hypothesis.of_equation(name) for name in names]
+    operators = [operator.name for operator in observations.operators]
+    levels = [hypothesis.of_state(name).observation_noise for name in operators]
+    levels += [equation.equation_noise for equation in equations]
+    return (
+        len(hypothesis.open_states(observations.states)) == len(observations.states)
+        and all(level is None for level in levels)
+        and all(equation.n_terms == "auto" for equation in equations)
+    )
+
+
 def _is_open(two_step, given):
     """Whether the kernel of an equation that is to be learned is not given."""
     unknown = [t for t in two_step.setup.equations if t.depends_on is not None]

@@ -14,18 +14,22 @@ from itertools import islice
 import numpy as np
 
 from keql._numerics.optimisation import Stop
-from keql.equation import FixedUnknownPart, PolynomialBasis, find_terms
+from keql.equation import PolynomialBasis, find_terms
 from keql.model_selection._beside._given_kernels import search_with_given_kernels
+from keql.model_selection._beside._more_probable import (
+    is_told_by_evidence,
+    or_more_probable,
+)
 from keql.model_selection._beside._reduced import exact_states_of
 from keql.model_selection._beside._smooth import select_smooth_states
 from keql.model_selection._candidates import (
     candidates,
+    is_all_open,
     row_of_terms,
     with_known_kernels,
     with_terms_of,
     without_equation_noise,
 )
-from keql.model_selection._criteria import sees_noise
 from keql.model_selection._exact_states import ExactSearch
 from keql.model_selection._fit import (
     JointFamily,
@@ -44,7 +48,6 @@ from keql.model_selection._state_kernels import (
     compare_kernels,
     warm_start,
 )
-from keql.model_selection._terms._by_evidence import with_most_probable_terms
 
 
 def search(two_step, given, context):
@@ -152,11 +155,15 @@ class _Search:
         if self._is_beaten(kernels[0], exact):
             return Selection(exact=exact)
         self.so_far = best = self._with_best_kernel(family, kernels)
-        if family.hypothesis is first.hypothesis and not cubic.why_not:
+        rows = [cubic]
+        if cubic.why_not or family.hypothesis is not first.hypothesis:
+            rows = []
+        if self._is_told_by_evidence(best):
+            self.so_far = best = self._or_more_probable(best, *rows)
+        elif rows:
             self.so_far = best = self._or_cubic(best, cubic)
         if not varying.why_not:
             best = self._or_varying(best, varying)
-        best = self._or_more_probable(best)
         factor = 1.0
         if best.exact is None and self.exact.explains_more(exact, best.joint):
             factor = 1 / self.criteria.clearly_better
@@ -184,7 +191,7 @@ class _Search:
         has_slopes = any(own.order for own in self.two_step.observations.operators)
         is_along = has_slopes and self.exact.is_in_time
         can_be_exact = is_along or self.context.settings.solver != "auto"
-        is_open = self._is_all_open(self.table.first.hypothesis)
+        is_open = is_all_open(self.two_step, self.table.first.hypothesis)
         if can_be_exact or not (is_tried and is_open):
             return None
         return select_smooth_states(self.exact, self.context)
@@ -267,42 +274,18 @@ class _Search:
         is_open = noise is not None and family.hypothesis.open_equations(names)
         if is_open and self._is_worth_more(best):
             best, _ = self._or_less_noise(family, best)
-        return self._or_more_probable(best).or_exact(exact)
+        if self._is_told_by_evidence(best):
+            best = self._or_more_probable(best)
+        return best.or_exact(exact)
 
-    def _or_more_probable(self, best):
-        """A selection, or one with other terms whose evidence is higher.
+    def _is_told_by_evidence(self, best):
+        return best.exact is None and is_told_by_evidence(best.joint, self.exact)
 
-        Of fields that are seen with noise, if all kernels and noise levels are found
-        from the data: with others the evidence tells of these. And if the loss is no
-        larger than noise makes it, as it is with kernels that suit the states.
-        """
-        fit, observations = best.joint, self.two_step.observations
-        is_field = len(self.two_step.variables) > 1 and best.exact is None
-        is_held = isinstance(fit.problem.basis, FixedUnknownPart)
-        if fit.result.interrupted or is_held or not is_field:
-            return best
-        is_open = self._is_all_open(fit.hypothesis)
-        few = len(observations.functions) <= self.criteria.n_functions
-        n_residuals = sum(map(len, fit.problem.precisions))
-        is_met = 2 * fit.result.loss <= n_residuals and fit.problem.dispersion == 1.0
-        noisy = sees_noise(self.two_step) and not fit.predicts_poorly(self.criteria)
-        if not (is_open and few and is_met and noisy):
-            return best
-        return replace(best, joint=with_most_probable_terms(fit, self.context))
-
-    def _is_all_open(self, hypothesis):
-        """Whether kernels, noise levels and terms are all to be found."""
-        observations = self.two_step.observations
-        names = [t.name for t in self.two_step.setup.equations if t.depends_on]
-        equations = [hypothesis.of_equation(name) for name in names]
-        operators = [operator.name for operator in observations.operators]
-        levels = [hypothesis.of_state(name).observation_noise for name in operators]
-        levels += [equation.equation_noise for equation in equations]
-        return (
-            len(hypothesis.open_states(observations.states)) == len(observations.states)
-            and all(level is None for level in levels)
-            and all(equation.n_terms == "auto" for equation in equations)
-        )
+    def _or_more_probable(self, best, *rows):
+        """A selection whose terms are told by evidence, or one with others."""
+        wider = [row.hypothesis for row in rows]
+        joint = or_more_probable(best.joint, self.exact, wider)
+        return replace(best, joint=joint)
 
     def _imposed(self, hypothesis):
         """The joint problems of a hypothesis, and their solution with a first kernel.
