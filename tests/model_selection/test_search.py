@@ -1294,7 +1294,7 @@ def test_a_cubic_equation_beside_a_joint_fit(
 
 
 def test_other_equations_that_predict_as_well_are_told():
-    """u_xx + u_yy = f + u^3 with noise: quadratic terms predict about as well."""
+    """u_xx + u_yy = f + u^3 with known noise: quadratic terms predict about as well."""
     rng = np.random.default_rng(4)
     X, side = rng.uniform(0, 1, (40, 2)), np.linspace(0.05, 0.95, 9)
 
@@ -1310,6 +1310,7 @@ def test_other_equations_that_predict_as_well_are_told():
         variables=("x", "y"),
         n_terms="auto",
         forcing=forcing,
+        observation_noise=0.01,
         collocation_points=np.array([(a, b) for a in side for b in side]),
     )
     y = wave(X) + X[:, 1] + 0.01 * rng.standard_normal(40)

@@ -5,8 +5,6 @@ hides, whatever their terms; the probability of the data given the terms does, a
 are compared with the kernel of the states and the noise levels of one fit.
 """
 
-from dataclasses import replace
-
 from keql.equation import FixedUnknownPart
 from keql.model_selection._candidates import is_all_open
 from keql.model_selection._criteria import sees_noise
