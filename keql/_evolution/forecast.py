@@ -20,6 +20,7 @@ from scipy import linalg
 from keql._evolution.boundary.prior import PointsOfStates, PointsWithSlopes
 from keql._evolution.fronts.integration import solution, solutions
 from keql._evolution.integration import integrate
+from keql._evolution.known import known_at
 from keql._numerics.linalg import cholesky, size_or_one, solve_lower
 from keql._numerics.memory import in_chunks
 from keql.exceptions import SimulationError
@@ -61,11 +62,12 @@ class EvolvedState:
     outside : KernelExpansion. The state outside of the box, where it does not go on.
     boundary : ndarray of shape (c,). The boundary values.
     prior : BoundaryPrior. That these were found with.
-    forcing : tuple. Right-hand side of each equation, as a function of points, or None.
+    forcing : tuple. Right-hand side of each equation, as a function of points, or None,
+        then the inputs of unknown parts.
     """
 
     def __init__(
-        self, grid, values, equations, root, outside, boundary, prior, forcing=None
+        self, grid, values, equations, root, outside, boundary, prior, forcing
     ):
         self.grid = grid
         self.values = values
@@ -135,7 +137,9 @@ class EvolvedState:
         """
         unknowns = np.insert(self.root, 0, 0.0, axis=0)
         with np.errstate(over="ignore", invalid="ignore"):
-            deviations = solutions(self.grid, self.equations, self.values, unknowns)
+            given = self.equations, self.values, unknowns
+            known = known_at(self.grid, self.forcing)
+            deviations = solutions(self.grid, *given, known)
         if not np.all(np.isfinite(deviations)):
             raise SimulationError(
                 "small changes of the state grow beyond all numbers: its uncertainty "
@@ -242,16 +246,12 @@ class Forecast:
         state, grid = self.state, later.grid
         slopes = state.grid.last_slopes(state.values[-1, ..., None], _last_step(state))
         boundary = np.concatenate([state.values[-1, -1], slopes[:, 0], later.mean])
-        points = grid.points[:, 1:].reshape(-1, grid.d)
-        right = [
-            0.0 if f is None else np.ravel(f(points.copy())) for f in state.forcing
-        ]
-        right = np.stack([np.broadcast_to(f, len(points)) for f in right])
+        right = known_at(grid, state.forcing)
         with np.errstate(over="ignore", invalid="ignore"):  # Newton looks at changes
             if len(state.equations) > 1 or grid.follows:
                 given = state.equations, boundary, right, sizes_of_states(state)
                 return integrate_fields(grid, *given)
-            found = integrate(grid, state.equations[0], boundary, None, right[0])
+            found = integrate(grid, state.equations[0], boundary, None, right)
         return None if found is None else found.reshape(grid.n_steps, 4, grid.size)
 
     # --- the covariance -------------------------------------------------------------
@@ -277,7 +277,8 @@ class Forecast:
             root = np.concatenate([weights, last[-1], slopes, ends])
             here = grid.with_edges(edges)
             given = self.values[own], self.state.equations, root
-            deviations = EvolvedState(here, *given, None, None, None).deviations()
+            given = *given, None, None, None, self.state.forcing
+            deviations = EvolvedState(here, *given).deviations()
             rows = (times >= edges[0]) & (times <= edges[-1])
             variances[rows] = _squares(here, deviations, points[rows], operator)
             last, step = deviations[-1], here.steps[-1]
@@ -303,11 +304,11 @@ def integrate_fields(
 
     An array (n_steps, 4, size), or None if Newton steps, from where each time step
     starts, do not find it. Changes are in units of the sizes (size,) of the states;
-    `forcing` (E, n_steps * 3 * n_points) and the rest are as of :func:`integrate`.
+    `forcing` (E + I, n_steps * 3 * n_points) and the rest are as of :func:`integrate`.
     """
     weights = np.concatenate([equation.weights for equation in equations])
     ends = boundary[grid.size :].reshape(grid.n_steps, -1)
-    forcing = forcing.reshape(len(equations), grid.n_steps, -1)
+    forcing = forcing.reshape(len(forcing), grid.n_steps, -1)
     states, start = np.empty((grid.n_steps, 4, grid.size)), boundary[: grid.size]
     for step in range(grid.n_steps):
         here = grid.with_edges(grid.edges[step : step + 2])

@@ -53,8 +53,8 @@ def why_not_integrated(learned, limits=None):
 def _why_no_field(learned):
     """The same of what a single equation of a single state is made of."""
     setup = learned.setup
-    if not learned.observations.is_plain or setup.inputs.names:
-        return "there are inputs, or values of other operators than the state"
+    if not learned.observations.is_plain:
+        return "there are values of other operators than the state"
     if setup.equations[0].depends_on is None:
         return "the equation has no unknown part"
     if len(setup.rows[0].coordinates) < len(setup.collocation_points[0]):
@@ -79,8 +79,8 @@ def _why_no_fields(learned):
     if n_equations != len(states):
         return "there are not as many equations as states"
     named = [operator.name in states for operator in observations.operators]
-    if not all(named) or setup.inputs.names:
-        return "there are inputs, or values of other operators than the states"
+    if not all(named):
+        return "there are values of other operators than the states"
     if len({*observations.operators}) < len(states):
         return "a state is never observed, whose boundary values are free then"
     if len(setup.rows[0].coordinates) < n_equations * len(setup.collocation_points[0]):
@@ -200,7 +200,8 @@ def grows_without_bounds(learned, axis, certainty=3.0):
     places = [i for i, o in enumerate(operators) if [a for a, _ in o.terms] in leading]
     if not places:
         return False
-    A = np.column_stack([S[:, d : d + setup.n_operators], np.ones(len(S))])
+    first = d + len(setup.inputs.names)
+    A = np.column_stack([S[:, first : first + setup.n_operators], np.ones(len(S))])
     A = A / np.maximum(np.max(np.abs(A), axis=0), np.finfo(float).tiny)
     target = learned.targets[0]
     found, *_ = np.linalg.lstsq(A, target, rcond=None)

@@ -17,6 +17,7 @@ import numpy as np
 from scipy.linalg import lapack
 from sklearn import get_config
 
+from keql._evolution.known import split_known
 from keql._numerics.memory import in_chunks
 
 
@@ -46,8 +47,8 @@ def linear_response(grid, equation, state, forcing=0.0, max_growth=1e4):
     equation : LearnedEquation or tuple of them. With p weights in all; of several
         states one equation for each, the known part of which has its time derivative.
     state : ndarray of shape (n_steps * 4 * size,). Values on the grid.
-    forcing : ndarray of shape (E, n_steps * 3 * n_points), default=0. Right-hand side
-        of each equation at the Radau points.
+    forcing : ndarray of shape (E + I, n_steps * 3 * n_points), default=0. Right-hand
+        side of each equation at the Radau points, then the inputs of unknown parts.
     max_growth : float, default=1e4. By which a change of a boundary value may grow
         before it counts as unstable.
 
@@ -68,8 +69,8 @@ def linear_responses(grid, equation, states, forcings, max_growth=1e4):
     boundary values.
 
     states : list of M ndarray of shape (n_steps * 4 * size,). Values on the grid.
-    forcings : list of M float or ndarray of shape (E, n_steps * 3 * n_points).
-        Right-hand sides; these and all else are those of :func:`linear_response`.
+    forcings : list of M float or ndarray of shape (E + I, n_steps * 3 * n_points).
+        What is known; it and all else is that of :func:`linear_response`.
 
     Yields the response of each, or None.
     """
@@ -364,8 +365,7 @@ def integrate(
     boundary : ndarray of shape (c,). Boundary values.
     guess : ndarray of shape (n_steps * 4 * n_points,) or None. Values on the grid from
         which the Newton steps of each time step start; None: those at its start.
-    forcing : ndarray of shape (n_steps * 3 * n_points,), default=0. Right-hand side at
-        the Radau points.
+    forcing : ndarray of shape (1 + I, n_steps * 3 * n_points), default=0. As above.
     n_newton : int, default=6. Newton steps of a time step at most.
     precision, wild : float, default=1e-4, 100. Changes, in units of the largest
         boundary value, at which Newton steps end, and at which they are given up.
@@ -376,20 +376,22 @@ def integrate(
     n, slopes = grid.n_points, boundary[grid.rows_of_slopes]
     boundary = np.delete(boundary, grid.rows_of_slopes)
     size = np.max(np.abs(boundary))
-    equation, d = copy(equation), grid.d + equation.n_operators
+    equation, d = copy(equation), equation.n_unknown_features
     equation.basis, equation.weights = equation.basis.unrestricted(equation.weights, d)
     of_orders = grid.matrices(equation.operators)
     start, ends = boundary[:n], boundary[n:].reshape(grid.n_steps, 3, -1)
     shape = grid.n_steps, 4, n
     state = np.empty(shape) if guess is None else guess.reshape(shape).copy()
-    forcing = np.broadcast_to(forcing, grid.n_steps * 3 * n).reshape(grid.n_steps, -1)
-    points = grid.points[:, 1:].reshape(grid.n_steps, -1, grid.d)
+    right, inputs = split_known((equation,), forcing, grid.n_steps * 3 * n)
+    right = right.reshape(grid.n_steps, -1)
+    points = grid.points[:, 1:].reshape(-1, grid.d)
+    known = np.hstack([points, inputs.T]).reshape(grid.n_steps, 3 * n, -1)
     for step, h in enumerate(grid.steps):
         if guess is None:
             state[step] = start
         state[step, 0], matrices = start, _in_step(of_orders, h)
         state[step, 1:, grid.ends] = ends[step].T
-        given = points[step], forcing[step], h * slopes.ravel()
+        given = known[step], right[step], h * slopes.ravel()
         for _ in range(n_newton):
             changed = _newton_step(grid, equation, matrices, *given, state[step])
             if not changed < wild * size:
@@ -402,15 +404,16 @@ def integrate(
     return state.ravel()
 
 
-def _newton_step(grid, equation, matrices, points, forcing, moving, values):
+def _newton_step(grid, equation, matrices, known, forcing, moving, values):
     """Move values (4, n) of a time step towards a solution; the largest change.
 
-    It is infinite if the linearised equation is singular. `moving` has the slopes at
-    the start, times the length of the step, if the equation is of second order.
+    It is infinite if the linearised equation is singular. `known` has coordinates and
+    inputs; `moving`, if the equation is of second order, the slopes at the start, times
+    the length of the step.
     """
     n = values.shape[1]
-    S = np.column_stack([points, (matrices @ np.r_[moving, values.ravel()]).T])
-    residual, slopes = equation(S) - forcing, equation.gradient(S)[:, grid.d :]
+    S = np.column_stack([known, (matrices @ np.r_[moving, values.ravel()]).T])
+    residual, slopes = equation(S) - forcing, equation.gradient(S)[:, len(known.T) :]
     J = np.einsum("kq,qkj->kj", slopes, matrices[:, :, -3 * n :])
     is_open = open_ends(grid, equation.operators, slopes.T.reshape(-1, 1, 3, n))
     ends = grid.rows_of_ends[is_open[0]]
@@ -440,9 +443,9 @@ def _linearised(grid, equations, states, forcings):
     for q, k, order, in_time, in_space in grid.factors(operators):
         part = in_time @ (parts[:, :, :, k] @ in_space.T)
         values[q] += part / grid.steps[:, None, None] ** order
-    of_each = len(equations), grid.n_steps * 3 * grid.n_points
-    forcing = np.hstack([np.broadcast_to(own, of_each) for own in forcings])
-    slopes, right = linearised_at(grid, equations, values, forcing)
+    n = grid.n_steps * 3 * grid.n_points
+    known = [np.vstack(split_known(equations, own, n)) for own in forcings]
+    slopes, right = linearised_at(grid, equations, values, np.hstack(known))
     return zip(states, np.moveaxis(slopes, 2, 0), right, strict=True)
 
 
@@ -451,21 +454,22 @@ def linearised_at(grid, equations, values, forcing):
 
     F are the equations, psi their features, at the values (Q', ..., n_steps, 3,
     n_points) of their operators at the Radau points, of one function or of several; f
-    is the forcing of all of these (E, n), or a number. Slopes (S, Q', ..., n_steps, 3,
-    n_points) and the right-hand sides (..., n_steps, 3 size, 1 + p) are ordered by the
-    states that equations are those of.
+    is the forcing of all of these, followed by their inputs (E + I, n), or a number.
+    Slopes (S, Q', ..., n_steps, 3, n_points) and the right-hand sides (..., n_steps, 3
+    size, 1 + p) are ordered by the states that equations are those of.
     """
     points = grid.points[:, 1:].reshape(-1, grid.d)
     n_functions = values[0].size // len(points)
-    given = np.tile(points, (n_functions, 1)), values.reshape(len(values), -1).T
-    S = np.column_stack(given)
+    forcing, inputs = split_known(equations, forcing, values[0].size)
+    operators = values.reshape(len(values), -1).T
+    S = np.column_stack([np.tile(points, (n_functions, 1)), inputs.T, operators])
     slopes = np.zeros((len(grid.states), *values.shape))
     right = np.zeros((len(grid.states), len(S), 1 + n_weights(equations)))
-    start, forcing = 1, np.broadcast_to(forcing, (len(equations), len(S)))
+    start = 1
     for equation, f in zip(equations, forcing, strict=True):
         row, stop = evolving_state(grid, equation), start + len(equation.weights)
-        psi = equation.basis(S[:, : grid.d + equation.n_operators])
-        slopes[row] = equation.gradient(S)[:, grid.d :].T.reshape(values.shape)
+        psi = equation.basis(S[:, : equation.n_unknown_features])
+        slopes[row] = equation.gradient(S).T[-len(values) :].reshape(values.shape)
         right[row, :, 0] = f + psi @ equation.weights - equation(S)
         right[row, :, start:stop] = -psi
         start = stop
@@ -474,13 +478,13 @@ def linearised_at(grid, equations, values, forcing):
     return slopes, np.moveaxis(right, 0, -3).reshape(shape)
 
 
-def effects_on_rates(grid, equations, state):
+def effects_on_rates(grid, equations, state, forcing=0.0):
     """Slopes (S, n_steps * 3 * n_points, p) of time derivatives in the weights.
 
     At the Radau points, along a `state` (n_steps * 4 * size,) on the grid.
     """
     factors = grid.factors(equations[0].operators)
-    [(_, slopes, right)] = _linearised(grid, equations, [state], [0.0])
+    [(_, slopes, right)] = _linearised(grid, equations, [state], [forcing])
     right = right.reshape(grid.n_steps, 3, len(grid.states), grid.n_points, -1)
     right = np.moveaxis(right[..., 1:], 2, 0)
     inertia = sum(slopes[:, q] for q, _, k, *_ in factors if k == grid.order)

@@ -33,6 +33,7 @@ from keql._evolution.form import order_along, order_in_time, time_axis
 from keql._evolution.fronts.integration import effects_on_observations, rates, solution
 from keql._evolution.grid import EvolutionGrid, GridSizes
 from keql._evolution.integration import ResponsesKept, integrate, linear_responses
+from keql._evolution.known import known_at, known_functions
 from keql._evolution.model import (
     EvolutionEvaluation,
     EvolutionIterate,
@@ -56,8 +57,8 @@ class EvolutionProblem:
         the observations of each function, from those on the grid.
     priors : tuple of BoundaryPrior. From which a linearisation takes the one of maximum
         likelihood.
-    forcing : tuple. For each function the right-hand side of each equation, as a
-        function of points, or None for zero.
+    forcing : tuple. For each function the right-hand side of each equation, then the
+        inputs of unknown parts, as functions of points, or None for zero.
     smooth_prior : BoundaryPrior or None. Of smooth functions, for states that solve an
         equation: values of others are so improbable that nothing else would count.
     """
@@ -184,13 +185,8 @@ class EvolutionProblem:
         return EvolutionIterate(equations, states, boundary)
 
     def forcing_of(self, m):
-        """The right-hand sides of a function at all Radau points: (E, 3 n_steps n)."""
-        points = self.grid.points[:, 1:].reshape(-1, self.grid.d)
-        known = np.zeros((len(self.forcing[m]), len(points)))
-        for row, f in zip(known, self.forcing[m], strict=True):
-            if f is not None:
-                row[:] = np.ravel(f(points))
-        return known
+        """What is known of a function at all Radau points, (E + I, 3 n_steps n)."""
+        return known_at(self.grid, self.forcing[m])
 
     def with_grid(self, n_steps, n_along, grading=None):
         """The same problem on another number of steps in time and points along space.
@@ -423,7 +419,10 @@ class EvolutionProblem:
 
         Each state in units of the size of its time derivative.
         """
-        found = [rates(self.grid, iterate.equations, u) for u in iterate.states]
+        found = [
+            rates(self.grid, iterate.equations, u, self.forcing_of(m))
+            for m, u in enumerate(iterate.states)
+        ]
         effects = np.concatenate(found, axis=1)
         sizes = [size_or_one(values @ iterate.weights) for values in effects]
         return np.concatenate(effects / np.reshape(sizes, (-1, 1, 1)))
@@ -453,8 +452,8 @@ class IntegratedProblem(EvolutionProblem):
         states, pairs = [], zip(iterate.boundary, iterate.states, strict=True)
         with np.errstate(over="ignore", invalid="ignore"):  # Newton looks at changes
             for m, given in enumerate(pairs):
-                (forcing,) = self.forcing_of(m)
-                states.append(integrate(self.grid, iterate.equation, *given, forcing))
+                known = *given, self.forcing_of(m)
+                states.append(integrate(self.grid, iterate.equation, *known))
         if any(state is None for state in states):
             return None
         return self.evaluate_states(replace(iterate, states=states))
@@ -488,7 +487,7 @@ def make_evolution_problem(
     box = box_around(observed, placed)
     sizes = sizes or GridSizes().of(d)[1]
     grid = EvolutionGrid(*box, axis, *sizes, n_ends, order, None, states, periods)
-    given = _observed(grid, learned), priors[:-1], tuple(setup.forcing_functions)
+    given = _observed(grid, learned), priors[:-1], known_functions(setup)
     return EvolutionProblem(learned, grid, *given, priors[-1])
 
 

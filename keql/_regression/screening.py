@@ -103,7 +103,7 @@ class CandidateTerms:
     """
 
     def __init__(self, equation):
-        n_columns = len(equation.variables) + equation.n_operators
+        n_columns = equation.n_unknown_features
         self.exponents = find_terms(equation.basis.kernel, n_columns, "auto")
         self.log_odds = TermOdds(self.exponents.sum(axis=1))
         self.equation = copy(equation)
@@ -168,7 +168,8 @@ class CandidateTerms:
             max(max(orders[i] for i in space) for orders, _ in operator.terms)
             for operator in equation.operators[: equation.n_operators]
         ]
-        columns = len(equation.variables) + np.flatnonzero(orders == np.max(orders))
+        first = equation.n_unknown_features - equation.n_operators
+        columns = first + np.flatnonzero(orders == np.max(orders))
         return {*np.flatnonzero(np.any(self.exponents[:, columns], axis=1)).tolist()}
 
     def terms_of(self, equation):

@@ -30,8 +30,8 @@ class BandedSteps:
     grid : MovingGrid. Where.
     equation : LearnedEquation. With p weights.
     state : ndarray of shape (n_steps * 4 * n_points,). Values on the grid.
-    forcing : float or ndarray of shape (1, n_steps * 3 * n_points). Its right-hand side
-        at the Radau points.
+    forcing : float or ndarray of shape (1 + I, n_steps * 3 * n_points). Its right-hand
+        side at the Radau points, and the inputs of its unknown part.
 
     right : ndarray of shape (n_steps, 3, n_points, 1 + p). That of the linearised
         equation for (1, weights).
@@ -212,11 +212,11 @@ def effects_on_observations(grid, equation, state, observed, forcing=0.0):
     return effects
 
 
-def rates(grid, equations, state):
+def rates(grid, equations, state, forcing=0.0):
     """Slopes (S, n_steps * 3 * n_points, p) of time derivatives in the weights."""
     if not grid.follows:
-        return effects_on_rates(grid, equations, state)
+        return effects_on_rates(grid, equations, state, forcing)
     [equation] = as_tuple(equations)
-    steps = BandedSteps(grid, equation, state)
+    steps = BandedSteps(grid, equation, state, forcing)
     effects = steps.right[..., 1:] / steps.inertia[..., None]
     return effects.reshape(1, -1, n_weights(equations))

@@ -181,10 +181,11 @@ def _fields(problem):
 
 def _diffusion_term(grid, candidates):
     """Position of the second derivative in space among the terms; None if none."""
-    order = [2, 0] if grid.axis else [0, 2]
-    for q, operator in enumerate(candidates.equation.operators):
+    order, equation = [2, 0] if grid.axis else [0, 2], candidates.equation
+    first = equation.n_unknown_features - equation.n_operators
+    for q, operator in enumerate(equation.operators):
         if all(list(orders) == order for orders, _ in operator.terms):
-            alone = np.eye(candidates.exponents.shape[1], dtype=int)[[2 + q]]
+            alone = np.eye(candidates.exponents.shape[1], dtype=int)[[first + q]]
             found = np.flatnonzero(np.all(candidates.exponents == alone, axis=1))
             return int(found[0]) if len(found) else None
     return None
@@ -202,7 +203,8 @@ def _pairs(grid, candidates, diffusion, settings):
         max(orders[grid.axis] for orders, _ in operator.terms)
         for operator in equation.operators
     ]
-    inertia = equation.known_part.gradient(origin)[2 + np.argmax(in_time), 0]
+    first = origin.shape[1] - len(in_time)
+    inertia = equation.known_part.gradient(origin)[first + np.argmax(in_time), 0]
     for other in range(len(candidates.exponents)):
         if other != diffusion:
             values = np.array([-inertia * rate, 0.0])  # inertia (u_t - D u_xx) = 0
