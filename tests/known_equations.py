@@ -30,17 +30,24 @@ def monomial(*columns):
 
 
 def make_equation(
-    operators, known_part, kernel, weights, S=None, variables=TX, has_forcing=False
+    operators,
+    known_part,
+    kernel,
+    weights,
+    S=None,
+    variables=TX,
+    has_forcing=False,
+    inputs=(),
 ):
     """A learned equation; with inducing points if `kernel` has no finite features."""
     operators = [parse_operator(operator, variables) for operator in operators]
     part = make_known_part(known_part, variables)
-    n_operators = len(operators)
-    operators = bind_known_part(part, variables, operators)
+    n_operators, given = len(operators), (*variables, *inputs)
+    operators = bind_known_part(part, given, operators)
     if S is None:
-        S = np.ones((3, len(variables) + len(operators)))
+        S = np.ones((3, len(given) + len(operators)))
     if kernel.n_features(S.shape[1]) is None:
-        basis = InducingBasis(kernel, S[:, : len(variables) + n_operators])
+        basis = InducingBasis(kernel, S[:, : len(given) + n_operators])
     else:
         basis = PolynomialBasis(kernel)
     return LearnedEquation(
@@ -53,6 +60,7 @@ def make_equation(
         RBF(0.3),
         S,
         has_forcing,
+        inputs=inputs,
     )
 
 

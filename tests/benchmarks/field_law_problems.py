@@ -4,6 +4,7 @@ Fields of one and two states on a circle, seen in a box, and potentials that do 
 change with time.
 """
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -11,7 +12,7 @@ from scipy.integrate import solve_ivp
 from suite_problems import SuiteProblem
 
 
-def on_circle(rates, initial, t_end, n=150, names=("u",), order=1, n_modes=96):
+def on_circle(rates, initial, t_end, n=150, names=("u",), order=1, n_modes=96, draw=0):
     """Fields of period 2 pi, seen at n points in a box.
 
     The last derivatives in time of the fields are rates(x, derivative), of the points
@@ -45,7 +46,7 @@ def on_circle(rates, initial, t_end, n=150, names=("u",), order=1, n_modes=96):
         waves = np.exp(1j * np.outer(X[:, 1], numbers))
         return np.real(np.einsum("pfk,pk->pf", modes, waves))
 
-    rng = np.random.default_rng((0, 5))
+    rng = np.random.default_rng((draw, 5))
     X = rng.uniform((0, 1), (t_end, 5), (n, 2))
     X_test = rng.uniform((0.03 * t_end, 1.1), (0.97 * t_end, 4.9), (300, 2))
     seen, tested = (
@@ -161,6 +162,84 @@ def hunting():
     return two_fields(rates, 6.0, first, second)
 
 
+def with_inputs(name, values, problem_of):
+    """Several functions whose equation depends on a number, the input of this name.
+
+    problem_of(value, draw) is the problem of one of them.
+    """
+    problems = [problem_of(value, draw) for draw, value in enumerate(values)]
+
+    def labelled(points):
+        return np.concatenate(
+            [np.column_stack([np.full(len(X), m), X]) for m, X in enumerate(points)]
+        )
+
+    def stacked(attribute):
+        return np.concatenate([getattr(own, attribute) for own in problems])
+
+    features = [
+        np.insert(own.features, 2, value, axis=1)
+        for own, value in zip(problems, values, strict=True)
+    ]
+    inputs = {name: dict(enumerate(values))}
+    return replace(
+        problems[0],
+        settings=problems[0].settings | {"function_column": 0, "inputs": inputs},
+        X=labelled([own.X for own in problems]),
+        y=stacked("y"),
+        X_test=labelled([own.X_test for own in problems]),
+        y_test=stacked("y_test"),
+        features=np.concatenate(features),
+        parts=stacked("parts"),
+    )
+
+
+def viscosities():
+    """Burgers' equation in three liquids."""
+
+    def liquid(nu, draw):
+        def rates(x, u):
+            return [nu * u(0, 2) - u(0) * u(0, 1)]
+
+        start = [lambda x: SLOW(x, phase=2 * draw)]
+        return on_circle(rates, start, 1.5, 60, n_modes=288, draw=draw)
+
+    return with_inputs("nu", (0.05, 0.1, 0.2), liquid)
+
+
+def doses():
+    """What spreads and is eaten by an enzyme, of which there are three doses."""
+
+    def dose(d, draw):
+        def rates(x, u):
+            return [0.1 * u(0, 2) - d * u(0) / (0.5 + u(0))]
+
+        start = [lambda x: 2 + SLOW(x, phase=draw)]
+        return on_circle(rates, start, 1.2, 60, draw=draw)
+
+    return with_inputs("d", (0.5, 1.0, 2.0), dose)
+
+
+def fisheries():
+    """Predators and prey that spread, the former fished at two rates."""
+
+    def fishery(f, draw):
+        def rates(x, u):
+            eaten = u(0) * u(1)
+            return [
+                0.1 * u(0, 2) + u(0) - eaten,
+                0.05 * u(1, 2) + eaten - f * u(1),
+            ]
+
+        start = [
+            lambda x: 1 + waves(x, [0.4, 0.3, -0.2], draw),
+            lambda x: 1 + waves(x, [0.3, -0.2, 0.1], 1 - draw),
+        ]
+        return on_circle(rates, start, 4.0, 100, names=("u", "v"), draw=draw)
+
+    return with_inputs("f", (0.3, 0.6), fishery)
+
+
 def static(part, n, plane=False, n_functions=4):
     """The Laplacian + part(u) = f of waves, at n points of each of several functions.
 
@@ -216,6 +295,11 @@ def membrane():
     return static(lambda u: -np.sin(2 * u), 40, plane=True)
 
 
+def cubic(plane=False):
+    """A rod, or a plate, that is held the more strongly the more it is bent."""
+    return static(lambda u: -(u**3), 40 if plane else 20, plane)
+
+
 FIELD_LAWS = {
     "bent curve": bent,
     "bent curve 2%": bent,
@@ -232,4 +316,12 @@ FIELD_LAWS = {
     "ions": ions,
     "membrane": membrane,
     "membrane 2%": membrane,
+    "rod 2%": cubic,
+    "plate": partial(cubic, plane=True),
+    "plate 2%": partial(cubic, plane=True),
+    "viscosities": viscosities,
+    "viscosities 2%": viscosities,
+    "doses": doses,
+    "fisheries": fisheries,
+    "fisheries 2%": fisheries,
 }

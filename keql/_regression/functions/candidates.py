@@ -42,7 +42,8 @@ class FunctionCandidates:
     time : int or None. Which coordinate is not one of space.
 
     names : tuple of str. The columns of the features S.
-    operators : list of str. What the unknown part depends on, inputs first.
+    inputs, operators : list of str. What is known beside the coordinates; and what the
+        unknown part depends on, inputs first.
     states_in : list of str. Those of the operators that are states.
     own_states : set of str. The states whose derivatives the known part has.
     """
@@ -55,7 +56,8 @@ class FunctionCandidates:
         self.S = learned.equations[e].training_features[:, : len(self.names)]
         first = d + len(setup.inputs.names)
         operators = [self.names[first + q] for q in part.depends_on]
-        self.operators = [*self.names[d:first], *operators]
+        self.inputs = list(self.names[d:first])
+        self.operators = [*self.inputs, *operators]
         self.states, self.is_system = data.states, setup.is_system
         self.states_in = [name for name in self.operators if name in self.states]
         self.state_of = {own.name: own.state for own in setup.operators}
@@ -105,7 +107,8 @@ class FunctionCandidates:
             yield from self._functions_of(operators, operators)
             yield from self._functions_of_time()
             return
-        yield from self._functions_of(self.states_in, self.states_in)
+        own = [*self.inputs, *self.states_in]
+        yield from self._functions_of(own, own)
         yield from self._diffusions()
         yield from self._flattening()
         yield from self._waves()
