@@ -53,8 +53,6 @@ def why_not_integrated(learned, limits=None):
 def _why_no_field(learned):
     """The same of what a single equation of a single state is made of."""
     setup = learned.setup
-    if not learned.observations.is_plain:
-        return "there are values of other operators than the state"
     if setup.equations[0].depends_on is None:
         return "the equation has no unknown part"
     if len(setup.rows[0].coordinates) < len(setup.collocation_points[0]):
@@ -64,11 +62,19 @@ def _why_no_field(learned):
     d = len(learned.variables)
     if d not in (2, 3):
         return "the equation does not have a coordinate of time and one or two of space"
-    if time_axis(setup, d, learned.observations.periods) is None:
+    axis = time_axis(setup, d, learned.observations.periods)
+    if axis is None:
         return (
             "the equation is not of order 1 in time and 1 to 4 in space, of order 2 in "
             "time and 2 to 4 in space, or of any order on rings"
         )
+    if not learned.observations.of_state(learned.observations.states[0]):
+        return "no values of the state were observed"
+    for operator in learned.observations.operators:
+        if max(orders[axis] for orders, _ in operator.terms) == order_in_time(
+            setup, axis
+        ):
+            return f"values of {operator.name} were observed"
     return ""
 
 

@@ -380,15 +380,14 @@ def integrate(
     equation.basis, equation.weights = equation.basis.unrestricted(equation.weights, d)
     of_orders = grid.matrices(equation.operators)
     start, ends = boundary[:n], boundary[n:].reshape(grid.n_steps, 3, -1)
-    shape = grid.n_steps, 4, n
-    state = np.empty(shape) if guess is None else guess.reshape(shape).copy()
+    state = np.empty((grid.n_steps, 4, n))
+    guess = None if guess is None else guess.reshape(state.shape)
     right, inputs = split_known((equation,), forcing, grid.n_steps * 3 * n)
     right = right.reshape(grid.n_steps, -1)
-    points = grid.points[:, 1:].reshape(-1, grid.d)
-    known = np.hstack([points, inputs.T]).reshape(grid.n_steps, 3 * n, -1)
+    known = np.hstack([grid.points[:, 1:].reshape(-1, grid.d), inputs.T])
+    known = known.reshape(grid.n_steps, 3 * n, -1)
     for step, h in enumerate(grid.steps):
-        if guess is None:
-            state[step] = start
+        state[step] = start if guess is None else guess[step]
         state[step, 0], matrices = start, _in_step(of_orders, h)
         state[step, 1:, grid.ends] = ends[step].T
         given = known[step], right[step], h * slopes.ravel()

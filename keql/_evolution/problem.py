@@ -41,7 +41,7 @@ from keql._evolution.model import (
     combined,
 )
 from keql._numerics.linalg import largest_factor, rms, size_or_one
-from keql._observations.data import box_around
+from keql._observations.data import box_around, size_of
 from keql.kernels import SystemKernel
 from keql.operators import identity_of
 
@@ -122,10 +122,9 @@ class EvolutionProblem:
         """
         observations = self.learned.observations
         sizes = dict.fromkeys(self.grid.states, 0.0)
-        for j, operator in enumerate(observations.operators):
-            values = [data.values[data.index == j] for data in self.functions]
-            values = np.concatenate(values)
-            sizes[operator.state] = size_or_one(values) if len(values) else 0.0
+        for state in sizes:
+            samples = observations.of_state(state)
+            sizes[state] = size_of(samples) if samples else 0.0
         return np.array([*sizes.values()])
 
     @property

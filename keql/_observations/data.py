@@ -82,11 +82,6 @@ class Observations:
         rows = (np.column_stack([d.index, d.points]) for d in self.functions)
         return sum(len(np.unique(own, axis=0)) for own in rows)
 
-    @property
-    def is_plain(self):
-        """Whether the values are those of a single state, and of no other operator."""
-        return len(self.operators) == 1 and self.operators[0].name in self.states
-
     def of_operator(self, j):
         """The values of one operator: a Sample for each function that has some."""
         samples = [data.of_operator(j) for data in self.functions]

@@ -102,6 +102,12 @@ class Hypothesis:
             [found] = found.values()
         return replace(self, n_terms=found)
 
+    def noise_levels(self, operators):
+        """Those that are given of observed operators (J,); others are not a number."""
+        names = [operator.name for operator in operators]
+        given = [self.of_state(name).observation_noise for name in names]
+        return np.array(given, dtype=float)
+
     def open_states(self, names):
         """Those of the named states whose kernel is to be chosen."""
         return [name for name in names if self.of_state(name).state_kernel is None]

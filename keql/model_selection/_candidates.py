@@ -312,11 +312,10 @@ def is_all_open(two_step, hypothesis):
     observations = two_step.observations
     names = [t.name for t in two_step.setup.equations if t.depends_on is not None]
     equations = [hypothesis.of_equation(name) for name in names]
-    operators = [operator.name for operator in observations.operators]
-    levels = [hypothesis.of_state(name).observation_noise for name in operators]
-    levels += [equation.equation_noise for equation in equations]
+    levels = [equation.equation_noise for equation in equations]
     return (
         len(hypothesis.open_states(observations.states)) == len(observations.states)
+        and np.all(np.isnan(hypothesis.noise_levels(observations.operators)))
         and all(level is None for level in levels)
         and all(equation.n_terms == "auto" for equation in equations)
     )

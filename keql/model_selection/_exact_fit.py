@@ -73,8 +73,8 @@ def fit_exact_states(two_step, learned, hypothesis, context, settings=None):
     if are_many(learned, context):
         return fit_trajectories(learned, hypothesis, context)
     settings, learned = settings or TermSearchSettings(), with_few_weights(learned)
-    noise, kept = hypothesis.observation_noise, hypothesis.state_kernel
-    problem = make_evolution_problem(learned, noise, kept=kept)
+    noise = hypothesis.noise_levels(learned.observations.operators)
+    problem = make_evolution_problem(learned, noise, kept=hypothesis.state_kernel)
     criteria = context.criteria
     solve = partial(solve_exactly, learned, context, settings)
     start = problem.start_after(context.previous)

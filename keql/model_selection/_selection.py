@@ -293,10 +293,9 @@ class Selection:
     @property
     def _noise_given(self):
         """Whether the noise of an observed operator is given."""
-        fit = self.best
-        names = [operator.name for operator in fit.observations.operators]
-        given = [fit.hypothesis.of_state(name).observation_noise for name in names]
-        return any(level is not None for level in given)
+        operators = self.best.observations.operators
+        given = self.best.hypothesis.noise_levels(operators)
+        return not np.all(np.isnan(given))
 
     @property
     def disagreement(self):

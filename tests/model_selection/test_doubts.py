@@ -462,7 +462,7 @@ def test_observations_that_do_not_tell_states_between_them(changes, told):
     observations = model._learn_in_two_steps(t[:, None], y, None).observations
     hypothesis = SimpleNamespace(
         open_states=lambda _: values["open_states"],
-        of_state=lambda _: SimpleNamespace(observation_noise=values["given"]),
+        noise_levels=lambda _: np.array([values["given"]], dtype=float),
     )
     noise = values["noise"] * observations.sizes()
     fit = SimpleNamespace(

@@ -432,7 +432,7 @@ def boundary_priors(learned, points, order, noise, first_noise, exact, kept):
     kept : dict of str to Kernel. Those that are given, by the names of their states.
     """
     observations = learned.observations
-    functions, single = observations.functions, len(observations.states) == 1
+    functions, single = observations.functions, len(observations.operators) == 1
     sizes = observations.sizes()
     given = np.full(len(sizes), np.nan) if noise is None else np.reshape(noise, -1)
     given = given.astype(float)
@@ -440,8 +440,7 @@ def boundary_priors(learned, points, order, noise, first_noise, exact, kept):
     levels, is_free = np.maximum(levels, exact * sizes), np.isnan(given)
     kernels = []
     for state in observations.states:
-        names = [operator.state for operator in observations.operators]
-        values = [data.values[data.index == names.index(state)] for data in functions]
+        values = [sample.values for sample in observations.of_state(state)]
         given = points, np.concatenate(values), order, observations.periods
         own = boundary_kernels(*given)
         if kept:
@@ -449,7 +448,7 @@ def boundary_priors(learned, points, order, noise, first_noise, exact, kept):
             own = [first, *own]
         kernels.append(own)
     of_all = zip(*kernels, strict=True)
-    kernels = [own[0] if single else StateKernels(own) for own in of_all]
+    kernels = [own[0] if len(own) == 1 else StateKernels(own) for own in of_all]
     price = 0.5 * np.log(sum(len(data.values) for data in functions))
     return tuple(
         BoundaryPrior(

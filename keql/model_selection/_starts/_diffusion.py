@@ -67,7 +67,7 @@ def fit_from_diffusion(learned, hypothesis, context, settings=None):
     in_one = len(learned.variables) == 2  # coordinate of space
     if not (is_polynomial and in_one) or are_many(learned, context):
         return None
-    given = learned, hypothesis.observation_noise
+    given = learned, hypothesis.noise_levels(learned.observations.operators)
     problem = make_evolution_problem(*given, kept=hypothesis.state_kernel)
     candidates = CandidateTerms(learned.equation)
     diffusion = _diffusion_term(problem.grid, candidates)

@@ -54,8 +54,8 @@ def fit_from_early_times(learned, hypothesis, context, settings=None):
         return None
     if are_many(learned, context):
         return None
-    noise, kept = hypothesis.observation_noise, hypothesis.state_kernel
-    problem = make_evolution_problem(learned, noise, kept=kept)
+    noise = hypothesis.noise_levels(learned.observations.operators)
+    problem = make_evolution_problem(learned, noise, kept=hypothesis.state_kernel)
     begin, end = problem.grid.edges[[0, -1]]
     until = begin + settings.part * (end - begin)
     early = _until(learned, problem.grid.axis, until)

@@ -122,8 +122,8 @@ def fit_from_wave(learned, hypothesis, context, settings=None):
         or learned.observations.periods is not None
     ):
         return None
-    noise, kept = hypothesis.observation_noise, hypothesis.state_kernel
-    problem = make_evolution_problem(learned, noise, kept=kept)
+    noise = hypothesis.noise_levels(learned.observations.operators)
+    problem = make_evolution_problem(learned, noise, kept=hypothesis.state_kernel)
     if problem.grid.order > 1:
         return None
     axis = problem.grid.axis

@@ -119,8 +119,8 @@ def fit_functions_along(two_step, hypothesis, context, at_first=False):
     settings = replace(settings, against=context.criteria.elementary, at_first=at_first)
     if at_first and not sees_noise(two_step):  # no terms are hidden by noise
         settings = replace(settings, n_rounds=0)
-    noise, kept = hypothesis.observation_noise, hypothesis.state_kernel
-    fine = make_evolution_problem(two_step, noise, kept=kept)
+    noise = hypothesis.noise_levels(two_step.observations.operators)
+    fine = make_evolution_problem(two_step, noise, kept=hypothesis.state_kernel)
     problem = fine.on_coarse_grid()
     offered = FunctionTable(two_step, settings, fine.grid.axis)
     report = partial(_report_step, context, two_step)
@@ -180,11 +180,9 @@ def offers_cubics(two_step):
 
 def _trajectory_problem(two_step, hypothesis, simpler):
     """That of two steps, with the times and the prior of a simpler Fit or None."""
-    names = [operator.name for operator in two_step.observations.operators]
-    given = [hypothesis.of_state(name).observation_noise for name in names]
     problem = make_trajectory_problem(
         two_step,
-        np.array(given, dtype=float),
+        hypothesis.noise_levels(two_step.observations.operators),
         equation_noise=given_equation_noise(hypothesis, two_step.setup),
     )
     if simpler is None:

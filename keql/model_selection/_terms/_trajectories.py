@@ -126,9 +126,7 @@ def _settings(learned):
 
 def _problem_of(learned, hypothesis, settings, limits=None):
     """The problem of exact states of a learned model, with the noise that is given."""
-    operators = [operator.name for operator in learned.observations.operators]
-    given = [hypothesis.of_state(name).observation_noise for name in operators]
-    given = np.array(given, dtype=float)
+    given = hypothesis.noise_levels(learned.observations.operators)
     if len(learned.variables) > 1:
         kept = hypothesis.state_kernel
         return make_evolution_problem(learned, given, settings.first_grid, kept)
