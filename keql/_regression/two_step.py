@@ -104,8 +104,7 @@ class Hypothesis:
 
     def noise_levels(self, operators):
         """Those that are given of observed operators (J,); others are not a number."""
-        names = [operator.name for operator in operators]
-        given = [self.of_state(name).observation_noise for name in names]
+        given = [self.of_state(own.name).observation_noise for own in operators]
         return np.array(given, dtype=float)
 
     def open_states(self, names):

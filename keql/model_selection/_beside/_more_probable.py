@@ -16,9 +16,10 @@ from keql.model_selection._terms._fewer import TermCriteria, is_worse
 def is_told_by_evidence(fit, search):
     """Whether the evidence of terms tells which those of a joint fit are.
 
-    Where there are no exact states, of data that are seen with noise, if all kernels
-    and noise levels are found from these: with others the evidence tells of them. And
-    if the loss is no larger than noise makes it, as with kernels that suit the states.
+    Of fields, and along a line whose states cannot be exact, if data are seen with
+    noise and all kernels and noise levels are found from them: with others the evidence
+    tells of these. And if the loss is no larger than noise makes it, as with kernels
+    that suit the states.
 
     fit : Fit. At collocation points.
     search : HypothesisSearch. It knows the data, and what may be tried.
@@ -26,7 +27,9 @@ def is_told_by_evidence(fit, search):
     two_step, criteria = search.two_step, search.criteria
     observations = two_step.observations
     is_held = isinstance(fit.problem.basis, FixedUnknownPart)
-    is_field = len(two_step.variables) > 1 or search.table.exact.why_not
+    is_asked_for = search.context.settings.solver != "auto"
+    is_along = search.table.exact.why_not and not is_asked_for
+    is_field = len(two_step.variables) > 1 or is_along
     if fit.result.interrupted or is_held or not is_field:
         return False
     is_open = is_all_open(two_step, fit.hypothesis)
