@@ -283,9 +283,7 @@ class _Search:
 
     def _or_more_probable(self, best, *rows):
         """A selection whose terms are told by evidence, or one with others."""
-        wider = [row.hypothesis for row in rows]
-        joint = or_more_probable(best.joint, self.exact, wider)
-        return replace(best, joint=joint)
+        return or_more_probable(best, self.exact, [row.hypothesis for row in rows])
 
     def _imposed(self, hypothesis):
         """The joint problems of a hypothesis, and their solution with a first kernel.

@@ -5,11 +5,17 @@ hides, whatever their terms; the probability of the data given the terms does, a
 are compared with the kernel of the states and the noise levels of one fit.
 """
 
+from dataclasses import replace
+
 from keql.equation import FixedUnknownPart
 from keql.model_selection._candidates import is_all_open
 from keql.model_selection._criteria import sees_noise
 from keql.model_selection._fit import JointFamily, fit_jointly
-from keql.model_selection._terms._by_evidence import with_most_probable_terms
+from keql.model_selection._state_kernels import compare_kernels
+from keql.model_selection._terms._by_evidence import (
+    with_evidence,
+    with_most_probable_terms,
+)
 from keql.model_selection._terms._fewer import TermCriteria, is_worse
 
 
@@ -40,37 +46,64 @@ def is_told_by_evidence(fit, search):
     return is_open and few and is_met and noisy
 
 
-def or_more_probable(fit, search, rows=()):
-    """A joint fit, or one with other terms whose evidence is higher.
+def or_more_probable(best, search, rows=()):
+    """A selection, or one with a kernel and terms whose evidence is higher.
 
-    fit : Fit. Its terms are told by evidence.
+    best : Selection. A joint fit whose terms are told by evidence.
     search : HypothesisSearch. It knows the data, and what was tried.
-    rows : iterable of Hypothesis. Wider ones, each solved for from the states of the
-        fit, and taken if its log odds to the best one before are strong.
+    rows : iterable of Hypothesis. Wider ones, each with the kernel that suits it, taken
+        if the log odds to the best one before are strong and it predicts no worse.
     """
-    fit = with_most_probable_terms(fit, search.context)
+    fit, context = best.joint, search.context
+    noise, values = fit.problem.equation_noise, fit.result.solution.values
+    kernels = [] if search.two_step.setup.is_system else best.kernels
+    family = JointFamily(search.two_step, fit.hypothesis, context, noise)
+    fit = _of_highest_evidence(family, kernels, values, [fit], search.criteria)
+    fit = with_most_probable_terms(fit, context)
     for row in rows:
         if fit.result.interrupted:
             break
-        other = _wider_fit(fit, row, search)
+        family = replace(family, hypothesis=row)
+        kernels = compare_kernels(family, values)
+        other = _of_highest_evidence(family, kernels, values, [], search.criteria)
+        other = with_most_probable_terms(other, context)
         if other.result.interrupted:
-            return fit.stopped(other.result.stop)
-        chosen = fit.or_more_probable(other, search.criteria.rival)
-        if chosen.problem is other.problem and _predicts_worse(other, fit):
-            chosen = fit
-        fit = chosen
-    return fit
+            fit = fit.stopped(other.result.stop)
+            break
+        fit = _more_probable(fit, other, search.criteria.rival)
+    return replace(best, joint=fit)
 
 
-def _wider_fit(fit, row, search):
-    """The most probable fit of a wider hypothesis with the kernels of another fit."""
-    noise = fit.problem.equation_noise
-    family = JointFamily(search.two_step, row, search.context, noise)
-    kernel, values = fit.two_step.state_kernel, fit.result.solution.values
-    other = fit_jointly(family, *family.at(kernel, values))
-    if other.result.interrupted:
-        return other
-    return with_most_probable_terms(other, search.context)
+def _of_highest_evidence(family, kernels, values, fits, criteria, most=4):
+    """The fit with the kernel of the highest evidence of those that predict as well.
+
+    Errors of prediction hardly tell these apart. With one that is too rough states bend
+    to the equation at its collocation points, and evidence says little of terms.
+
+    family, kernels : JointFamily, list of KernelCandidate. The best kernel first.
+    values : list of ndarray. Values of states to start from.
+    fits : list of Fit. That with the first kernel, if it is there already.
+    most : int, default=4. Kernels whose evidence is compared; that of smooth ones was
+        thousands higher where they were among the first three.
+    """
+    fits = [with_evidence(fit, family.context) for fit in fits]
+    for kernel in kernels[len(fits) : most]:
+        if criteria.clearly_better * kernel.error > kernels[0].error:
+            break
+        fit = fit_jointly(family, *family.at(kernel.kernel, values))
+        if fit.result.interrupted:
+            return fits[0].stopped(fit.result.stop) if fits else fit
+        fits.append(with_evidence(fit, family.context))
+    return max(fits, key=lambda fit: fit.log_evidence)
+
+
+def _more_probable(fit, other, odds):
+    """A fit, or another one that is more probable by log odds; told of both."""
+    steps = [step.less_probable(0.0, odds) for step in other.terms_path]
+    is_better = other.log_evidence - odds > fit.log_evidence
+    if is_better and not _predicts_worse(other, fit):
+        return replace(other, terms_path=[*fit.terms_path, *other.terms_path])
+    return replace(fit, terms_path=[*fit.terms_path, *steps])
 
 
 def _predicts_worse(other, fit):

@@ -58,6 +58,13 @@ def with_most_probable_terms(fit, context, criteria=None):
     return replace(fit, problem=problem, result=result, terms_path=path)
 
 
+def with_evidence(fit, context):
+    """A joint fit whose path has the log evidence of its own terms."""
+    search = _ByEvidence(fit, context, TermCriteria())
+    step, _ = search.found[search.kept]
+    return replace(fit, terms_path=[*fit.terms_path, step])
+
+
 class _ByEvidence:
     """Sets of terms of a joint problem, those of the highest evidence solved for.
 
