@@ -52,9 +52,11 @@ class SearchSummary:
     initial and boundary values (None: they do not), which is not that given unless the
     fit `keeps_kernel`; `resolution` says how finely these were integrated, and by how
     many times the noise they change if finer. The equation was learned with the state
-    kernel `learned_with`; None: none was searched. All variances were raised by the
-    factor `dispersion` to that of the residuals. Hypotheses were compared by the named
-    `criteria`, and those `not_tried` have a sentence that says why. The `doubts` are
+    kernel `learned_with`; None: none was searched. Kernel and terms are the most
+    probable ones, of those that predict about as well, if `by_evidence`. All variances
+    were raised by the factor `dispersion` to that of the residuals. Hypotheses were
+    compared by the named `criteria`, and those `not_tried` have a sentence that says
+    why. The `doubts` are
     sentences on why the equations of the fit may be others; None: they are looked for
     when the report is made, and what else is of concern, such as given kernels that are
     too small, is told with them. `examined` are the ExaminedEquations; None: they are
@@ -65,6 +67,7 @@ class SearchSummary:
     error: float | None = None
     final_error: float | None = None
     learned_with: object = None
+    by_evidence: bool = False
     dispersion: float = 1.0
     exact_error: float | None = None
     driven: str = ""
@@ -302,7 +305,7 @@ def choices_of(model, learned, search, units):
         known = [i for i, kernel in enumerate(kernels) if kernel is not None]
         kernel = _listed([names[i] for i in known], [str(kernels[i]) for i in known])
         rows += [
-            ("equation kernel", kernel, why_equation_kernel(model, learned)),
+            ("equation kernel", kernel, why_equation_kernel(model, learned, search)),
             ("learned with", learned_with, best),
             (
                 "equation noise",
@@ -449,6 +452,7 @@ def summary_of(selection, doubts):
         error=selection.promised,
         final_error=selection.error,
         learned_with=selection.joint.learned_with if searched else None,
+        by_evidence=selection.by_evidence and selection.exact is None,
         dispersion=1.0 if fit.is_exact else fit.problem.dispersion,
         exact_error=fit.error if fit.is_exact else None,
         driven=how_driven(fit),

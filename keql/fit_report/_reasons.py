@@ -25,6 +25,10 @@ def why_state_kernel(model, search):
         return "the default, not fitted, as optimizer=None"
     if search.learned_with is None:
         return "the default, by the highest posterior density given the observations"
+    if search.by_evidence:
+        return (
+            f"{given}the most probable of those that predict observations about as well"
+        )
     return (
         f"{given}the best of {len(search.alternatives)} at predicting each observation "
         f"from all others and the equation, error {number(search.error)} at that stage"
@@ -59,12 +63,14 @@ def why_observation_noise(model, search):
     return "fitted along with the state kernel"
 
 
-def why_equation_kernel(model, learned):
+def why_equation_kernel(model, learned, search):
     if model.equations is not None:
         return "as the equations say, or the default"
     given = _why_given(model.equation_kernel, model)
     if given:
         return given
+    if not _is_quadratic(learned) and search.by_evidence:
+        return "far more probable than a quadratic polynomial, given the observations"
     if not _is_quadratic(learned):
         return "observations are predicted better than with a quadratic polynomial"
     if model.optimizer is None:

@@ -42,6 +42,8 @@ class Selection:
     terms_from : Selection or None. That of these exact states, where nothing but what
         states are asked to be keeps the fit from having them.
     is_smooth : bool. Whether the states of exact data are smooth.
+    by_evidence : bool. Whether kernel and terms are the most probable ones, of those
+        that predict about as well.
     """
 
     joint: object = None
@@ -55,6 +57,7 @@ class Selection:
     integrated: object = None
     terms_from: object = None
     is_smooth: bool = False
+    by_evidence: bool = False
 
     @property
     def best(self):

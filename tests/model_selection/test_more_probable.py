@@ -48,6 +48,11 @@ def test_evidence_tells_a_cubic_equation():
         "u_xx": pytest.approx(-1.0, rel=0.02),
         "u^3": pytest.approx(1.0, rel=0.05),
     }
+    report = str(model.fit_report_)
+    assert (
+        "the most probable of those that predict observations about as well" in report
+    )
+    assert "far more probable than a quadratic polynomial" in report
 
 
 def test_evidence_tells_a_kernel():

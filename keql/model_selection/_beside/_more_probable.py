@@ -59,23 +59,22 @@ def or_more_probable(best, search, rows=()):
     kernels = [] if search.two_step.setup.is_system else best.kernels
     family = JointFamily(search.two_step, fit.hypothesis, context, noise)
     fit = _of_highest_evidence(family, kernels, values, [fit], search.criteria)
-    fit = with_most_probable_terms(fit, context)
     for row in rows:
         if fit.result.interrupted:
             break
         family = replace(family, hypothesis=row)
-        kernels = compare_kernels(family, values)
-        other = _of_highest_evidence(family, kernels, values, [], search.criteria)
-        other = with_most_probable_terms(other, context)
+        compared = compare_kernels(family, values)
+        other = _of_highest_evidence(family, compared, values, [], search.criteria)
         if other.result.interrupted:
             fit = fit.stopped(other.result.stop)
             break
         fit = _more_probable(fit, other, search.criteria.rival)
-    return replace(best, joint=fit)
+    is_chosen = bool(kernels) and not fit.result.interrupted
+    return replace(best, joint=fit, by_evidence=is_chosen)
 
 
 def _of_highest_evidence(family, kernels, values, fits, criteria, most=4):
-    """The fit with the kernel of the highest evidence of those that predict as well.
+    """The most probable fit with a kernel of those that predict about as well.
 
     Errors of prediction hardly tell these apart. With one that is too rough states bend
     to the equation at its collocation points, and evidence says little of terms.
@@ -86,15 +85,18 @@ def _of_highest_evidence(family, kernels, values, fits, criteria, most=4):
     most : int, default=4. Kernels whose evidence is compared; that of smooth ones was
         thousands higher where they were among the first three.
     """
+    limit = kernels[0].error / criteria.clearly_better if kernels else 0.0
+    near = [kernel for kernel in kernels[len(fits) : most] if kernel.error <= limit]
+    if not near:  # there is one kernel
+        return with_most_probable_terms(fits[0], family.context)
     fits = [with_evidence(fit, family.context) for fit in fits]
-    for kernel in kernels[len(fits) : most]:
-        if criteria.clearly_better * kernel.error > kernels[0].error:
-            break
+    for kernel in near:
         fit = fit_jointly(family, *family.at(kernel.kernel, values))
         if fit.result.interrupted:
             return fits[0].stopped(fit.result.stop) if fits else fit
         fits.append(with_evidence(fit, family.context))
-    return max(fits, key=lambda fit: fit.log_evidence)
+    best = max(fits, key=lambda fit: fit.log_evidence)
+    return with_most_probable_terms(best, family.context)
 
 
 def _more_probable(fit, other, odds):
