@@ -70,10 +70,9 @@ def _why_no_field(learned):
         )
     if not learned.observations.of_state(learned.observations.states[0]):
         return "no values of the state were observed"
+    highest = order_in_time(setup, axis)
     for operator in learned.observations.operators:
-        if max(orders[axis] for orders, _ in operator.terms) == order_in_time(
-            setup, axis
-        ):
+        if max(orders[axis] for orders, _ in operator.terms) >= highest:
             return f"values of {operator.name} were observed"
     return ""
 

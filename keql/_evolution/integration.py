@@ -365,7 +365,7 @@ def integrate(
     boundary : ndarray of shape (c,). Boundary values.
     guess : ndarray of shape (n_steps * 4 * n_points,) or None. Values on the grid from
         which the Newton steps of each time step start; None: those at its start.
-    forcing : ndarray of shape (1 + I, n_steps * 3 * n_points), default=0. As above.
+    forcing : ndarray of shape (1 + I, n), default=0. As of :func:`linear_response`.
     n_newton : int, default=6. Newton steps of a time step at most.
     precision, wild : float, default=1e-4, 100. Changes, in units of the largest
         boundary value, at which Newton steps end, and at which they are given up.

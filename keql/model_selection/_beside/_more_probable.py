@@ -1,8 +1,8 @@
-"""Noisy fields at collocation points: other terms of far higher evidence.
+"""Noisy states that cannot be exact: kernels and terms of far higher evidence.
 
 There errors of prediction hardly tell equations apart that are as wrong as the noise
-hides, whatever their terms; the probability of the data given the terms does, as all
-are compared with the kernel of the states and the noise levels of one fit.
+hides, whatever their terms, nor kernels of the states. The probability of the data
+given both does, integrated over states and weights; noise levels are those of one fit.
 """
 
 from dataclasses import replace
