@@ -13,10 +13,14 @@ highest evidence, and so are the products phi; with others z is another one, in 
 equations may have fewer terms, so that there is a guess for each product m and each
 degree of the phi. The unit of z, and what is added to it, are free; its guesses have
 mean zero and size one. From there all equations are found.
+
+Where one state was observed, sums of products of it that are added to z leave its
+equation what it is, so that -Pbar / m is such a state as well. This is a guess for each
+product m that is zero nowhere.
 """
 
 from dataclasses import dataclass, replace
-from itertools import combinations_with_replacement
+from itertools import chain, combinations_with_replacement
 from math import comb
 from typing import NamedTuple
 
@@ -43,6 +47,7 @@ class HiddenStateSettings:
     """How a hidden state is guessed.
 
     lengths : tuple of float. Length scales, in units of the extent of the points.
+    length : float. That of quotients by a product.
     ratios : tuple of float. Errors of the equation, in units of the size of what the
         hidden state explains.
     white : float. The part of the variance of these errors that is independent from
@@ -53,12 +58,15 @@ class HiddenStateSettings:
         polynomial; else it is that of the equation, and at most `highest`.
     n_products : int. The degree is lowered while there would be more products.
     n_points : int. Collocation points at most.
+    smallest : float. A product may divide what is to be explained if it is nowhere
+        smaller than this part of its largest value.
     noise : float. Of the values of a guess, in units of their size.
     n_guesses, n_further : int. How many are made of the equation that observed states
         explain least, and then of each other one, at most.
     """
 
     lengths: tuple = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32)
+    length: float = 0.1
     ratios: tuple = (0.03, 0.1, 0.3)
     white: float = 1e-3
     has_few_terms: bool = True
@@ -66,6 +74,7 @@ class HiddenStateSettings:
     highest: int = 3
     n_products: int = 70
     n_points: int = 200
+    smallest: float = 0.02
     noise: float = 0.05
     n_guesses: int = 5
     n_further: int = 2
@@ -112,18 +121,22 @@ def guess_hidden_state(learned, name, settings):
 
     Returns guesses : list of HiddenGuess. Empty if no equation tells of the state.
     """
-    setup, unexplained, guesses = learned.setup, [], []
-    for e, terms in enumerate(setup.equations):
-        known = [operator.state for operator in terms.known_part.operators]
-        states = {setup.operators[q].state for q in terms.depends_on or ()}
-        if name in states and name not in known:
-            unexplained.append(_Unexplained(learned, e, name, settings))
-    most = settings.n_guesses
-    for own in sorted(unexplained, key=lambda own: -own.size):
+    guesses, most = [], settings.n_guesses
+    for own in sorted(_unexplained(learned, name, settings), key=lambda own: -own.size):
         found = own.guesses(settings) if most and own.size else ()
         guesses += sorted(found, key=lambda guess: -guess.evidence)[:most]
         most = settings.n_further
     return guesses
+
+
+def _unexplained(learned, name, settings):
+    """What may depend on a state in each equation whose known part does not."""
+    setup = learned.setup
+    for e, terms in enumerate(setup.equations):
+        known = [operator.state for operator in terms.known_part.operators]
+        states = {setup.operators[q].state for q in terms.depends_on or ()}
+        if name in states and name not in known:
+            yield _Unexplained(learned, e, name, settings)
 
 
 class _Unexplained:
@@ -160,6 +173,18 @@ class _Unexplained:
             part = (1.0 - settings.white) / size_or_one(np.sqrt(np.diag(C))) ** 2
             self.errors = part * C + settings.white * self.errors
 
+    def quotients(self, settings):
+        """A HiddenGuess for each product that explains all if it multiplies the state.
+
+        Its evidence is not known.
+        """
+        length = settings.length * extent_of(self.points)
+        for multiplier in self.products[:, self.degrees < self.highest].T:
+            least = settings.smallest * np.max(np.abs(multiplier))
+            if np.min(np.abs(multiplier)) > least:
+                values = self.target / multiplier
+                yield HiddenGuess(np.nan, _of_size_one(values), self.points, length)
+
     def guesses(self, settings):
         """A HiddenGuess for each product that may multiply the state, and degree.
 
@@ -184,8 +209,7 @@ class _Unexplained:
                 (evidence, kept, rest), (own, K, L) = fits[best], factors[best]
                 alpha = solve_lower(L, rest, transposed=True)
                 values = K @ (multiplier * alpha)
-                values = values - values.mean()
-                guess = evidence, values / size_or_one(values), self.points, own
+                guess = evidence, _of_size_one(values), self.points, own
                 found.setdefault(tuple(kept), HiddenGuess(*guess))
             yield from found.values()
 
@@ -222,6 +246,12 @@ class _Unexplained:
         scale = float(rest @ rest) / n_left
         volume = np.sum(np.log(np.diag(L))) + np.sum(np.log(np.abs(np.diag(R))))
         return float(-0.5 * n_left * np.log(scale) - volume), kept, rest
+
+
+def _of_size_one(values):
+    """Values of mean zero and size one."""
+    values = values - values.mean()
+    return values / size_or_one(values)
 
 
 def _degree_of(equation, settings, n):
@@ -297,15 +327,18 @@ def _guesses_of(learned, settings):
 def states_of_guesses(two_step, hypothesis, how):
     """The two-step solution with each guess of the hidden state, one after the other.
 
-    Where two other states were observed, as a single one does not tell products of
-    both, and no value was, as that would have its unit. See :func:`with_guess`.
+    Where no value of it was observed, as that would have its unit. Where a single other
+    state was, quotients come first. See :func:`with_guess`.
     """
     observations, settings = two_step.observations, HiddenStateSettings()
     hidden = observations.hidden_states
-    has_values = any(observations.of_state(name) for name in hidden)
-    if has_values or len(observations.states) - len(hidden) < 2:
+    if len(hidden) != 1 or observations.of_state(hidden[0]):
         return
-    for guess in _guesses_of(two_step, settings):
+    guesses = _guesses_of(two_step, settings)
+    if guesses and len(observations.states) == 2:
+        own = _unexplained(two_step, hidden[0], settings)
+        guesses = chain(*(each.quotients(settings) for each in own), guesses)
+    for guess in guesses:
         yield with_guess(two_step, guess, hypothesis, how, settings)
 
 

@@ -1,6 +1,7 @@
 """The search among hypotheses of exact trajectories, and of exact fields of systems."""
 
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from keql.model_selection._hypothesis_search import HypothesisSearch
 from keql.model_selection._starts._annealing import Imposition, compare_lengths, told_by
 from keql.model_selection._starts._from_diffusion import RepeatedStates
 from keql.model_selection._state_kernels import compare_kernels, warm_start
+from keql.model_selection._terms._fewer import with_rivals
 from keql.model_selection._terms._functions import fit_functions_along
 from keql.model_selection._terms._settings import TrajectorySearchSettings
 from keql.model_selection._terms._trajectories import (
@@ -92,13 +94,15 @@ class TrajectorySearch(HypothesisSearch):
 
         The states of two steps; for systems that these predict poorly, states that
         repeat themselves, those of equations that are imposed more and more strictly,
-        and those of compared kernels. Where a state was never observed, more terms than
-        the fewest, which explain a guess of it by themselves, come after joint fits.
+        and those of compared kernels. Where a state was never observed, guesses of it
+        come with the first. Exact data have too poor ones: there more terms than the
+        fewest, which explain a guess of it by themselves, come after joint fits.
 
         rows, joint, strict : list of Hypothesis. Polynomials; those with a joint fit;
             and those that come near to anything but noise.
         """
         first, from_joint = (None, [*rows, *strict]), (compare_lengths, joint)
+        by_kernel = compare_kernels, joint
         if not self._has_open_kernels:
             return [first]
         if not self.two_step.setup.is_system:
@@ -107,8 +111,10 @@ class TrajectorySearch(HypothesisSearch):
             return self._starts_of_fields(rows, joint)
         ways = [first, (self.repeated, rows), from_joint]
         if self.two_step.observations.hidden_states:
+            if self.sees_noise:
+                return [(states_of_guesses, rows), *ways[1:], (None, strict), by_kernel]
             ways = [(None, rows[:1]), *ways[1:], (None, [*rows[1:], *strict])]
-        return [*ways, (compare_kernels, joint)]
+        return [*ways, by_kernel]
 
     def _starts_of_fields(self, rows, joint):
         """The same of fields, as they are reached; noisy ones start from joint fits.
@@ -254,8 +260,11 @@ class TrajectorySearch(HypothesisSearch):
         two_step = self.two_steps(hypothesis)
         if find_kernels is None:
             return self._searched(two_step, hypothesis)
+        if find_kernels is states_of_guesses:
+            return self._guessed(two_step, hypothesis)
         if find_kernels is compare_lengths and self.is_in_time:
-            fit = self._before_joint_fits(hypothesis)
+            _, imposition = self._imposition(hypothesis)
+            fit = self._from_any(imposition.levels(), hypothesis)
             if fit is not None:
                 return fit
         family, kernels = self._with_all_terms(hypothesis)
@@ -301,26 +310,27 @@ class TrajectorySearch(HypothesisSearch):
         family = JointFamily(*given, self.context.rough)
         return family, self.once(Imposition, family)
 
-    def _before_joint_fits(self, hypothesis):
-        """Exact trajectories that guesses or levels of imposed equations lead to.
+    def _guessed(self, two_step, hypothesis):
+        """The most probable exact trajectories with guesses of what was never observed.
 
-        Guesses of what was never observed come first, where there is noise: of exact
-        data they are too poor. Levels follow where one takes as long as a search.
+        Those of two steps are one of them. Starts are not told apart by whether others
+        lead to the same: equations in other coordinates of the state have more terms,
+        and several starts may lead there.
         """
-        found = None
-        if self.sees_noise:
-            given = hypothesis, self.context.settings
-            guessed = states_of_guesses(self.two_steps(hypothesis), *given)
-            found = self._from_any(guessed, hypothesis)
-        if found is None:
-            _, imposition = self._imposition(hypothesis)
-            found = self._from_any(imposition.levels(), hypothesis)
-        return found
+        found, how = [], self.context.settings
+        guesses = states_of_guesses(two_step, hypothesis, how)
+        for learned in chain([two_step], guesses):
+            fit = self._searched(learned, hypothesis)
+            if fit is not None and fit.result.interrupted:
+                return fit
+            found += [fit] if fit is not None else []
+        best = max(found, key=lambda fit: fit.log_evidence, default=None)
+        return best and with_rivals(best, [fit for fit in found if fit is not best])
 
     def _from_any(self, starts, hypothesis):
-        """Exact trajectories that miss nothing, from LearnedModels to start from.
+        """Exact trajectories that miss nothing, from levels of imposed equations.
 
-        Those that two starts lead to are taken at once, and else, where there is noise,
+        Levels follow where one takes as long as a search. Those that two starts lead to are taken at once, and else, where there is noise,
         the most probable ones of all: exact data have more terms at times where
         equations are hardly imposed, which nothing tells then. None if there are none.
         """

@@ -118,6 +118,20 @@ def most_probable(steps):
     return best
 
 
+def with_rivals(fit, others):
+    """A Fit that knows the log evidence of the sets of terms of other fits, too.
+
+    These are of one hypothesis. Their coefficients may be those of other coordinates of
+    a state that was never observed.
+    """
+    known, steps = most_probable(fit.terms_path), []
+    for other in others:
+        found = most_probable(other.terms_path).items()
+        new = [step for terms, step in found if terms not in known]
+        steps += [step._replace(coefficients=None, equations=()) for step in new]
+    return replace(fit, terms_path=[*fit.terms_path, *steps])
+
+
 def fit_with_fewer_terms(problem, result, two_step, hypothesis, context, criteria=None):
     """Take terms out of P one by one, fitting states and equation again each time.
 

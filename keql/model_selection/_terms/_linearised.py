@@ -419,6 +419,8 @@ class LinearisedTermSearch:
             yield from self._simpler(score)
         if not self.score > before:
             yield from self.near.exchanged(self.kept, score, self.tried)
+        if not self.score > before:
+            yield from self.near.without_any(self.kept, score, self.tried)
 
     def _is_dense(self, kept):
         """Whether the terms kept are many enough to stand for one that is not there."""

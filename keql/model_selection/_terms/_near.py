@@ -1,5 +1,7 @@
 """Sets of terms near another one: few are others, or some of it are gone."""
 
+from itertools import chain, combinations
+
 import numpy as np
 from scipy import linalg
 
@@ -52,6 +54,29 @@ class SetsNear:
         least = score(kept) - self.settings.margin
         near = [own for value, own in sorted(ranked, reverse=True) if value > least]
         return near[: self.settings.n_simpler]
+
+    def without_any(self, kept, score, tried):
+        """Sets without any one or two terms of a set, those of most evidence first.
+
+        In other coordinates of a state that was never observed equations may have fewer
+        terms, and a linearisation at its first coordinates does not tell.
+        """
+        groups, n_most = self.table.groups, self.settings.n_without
+        own = [i for i in kept if groups[i] >= 0] if n_most else []
+        rest = [i for i in kept if groups[i] < 0]
+        fewer = chain(
+            *(combinations(own, len(own) - n) for n in (1, 2) if n < len(own))
+        )
+        fewer = [[*each] for each in fewer if self._has_enough([*each])]
+        fewer = [each for each in fewer if tuple(sorted([*rest, *each])) not in tried]
+        if fewer:
+            order = np.argsort(-score.many(fewer, rest), kind="stable")
+            yield from (sorted([*rest, *fewer[k]]) for k in order[:n_most])
+
+    def _has_enough(self, kept):
+        """Whether no equation has fewer terms than it keeps at least."""
+        groups, fewest = self.table.groups[kept], enumerate(self.table.fewest)
+        return all(np.count_nonzero(groups == e) >= least for e, least in fewest)
 
     def improved(self, kept, score):
         """A set, or the best one to which changes of one equation in turn lead."""

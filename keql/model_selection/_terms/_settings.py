@@ -40,6 +40,8 @@ class TrajectorySearchSettings:
     n_simpler : int. Of sets with fewer terms than the best one that are within the
         margin of it, linearised, so many are solved for if no others are better, as
         many with other terms in the place of some, and as many with two for two.
+    n_without : int. Of sets without any one or two terms of the best one, so many are
+        solved for if no others are better.
     repeated : float. Predictions with equal terms whose errors differ by less than this
         part are of one solution: it is the `agreement` of the Criteria.
     unresolved : float. Change on a finer grid in units of the noise, that of the
@@ -68,12 +70,22 @@ class TrajectorySearchSettings:
     lost: float = 0.6
     stays: bool = False
     n_simpler: int = 0
+    n_without: int = 0
     repeated: float = 0.01
     unresolved: float = 2.0
     n_refreshed: int = 2
     first_grid: tuple = (20, 40)
     diffusions: tuple = (1.0, 3.0, 10.0)
     prior: TermPrior = TermPrior()
+
+    @classmethod
+    def of_hidden_states(cls):
+        """For trajectories of which one state was never observed, with noise.
+
+        They are found in coordinates in which equations may have more terms than in
+        others, far off: a linearisation does not tell which terms can go.
+        """
+        return cls(n_simpler=3, n_without=12)
 
     @classmethod
     def of_fields(cls, are_noisy=True):
