@@ -95,14 +95,12 @@ class TrajectorySearch(HypothesisSearch):
         The states of two steps; for systems that these predict poorly, states that
         repeat themselves, those of equations that are imposed more and more strictly,
         and those of compared kernels. Where a state was never observed, guesses of it
-        come with the first. Exact data have too poor ones: there more terms than the
-        fewest, which explain a guess of it by themselves, come after joint fits.
+        come with the first.
 
         rows, joint, strict : list of Hypothesis. Polynomials; those with a joint fit;
             and those that come near to anything but noise.
         """
         first, from_joint = (None, [*rows, *strict]), (compare_lengths, joint)
-        by_kernel = compare_kernels, joint
         if not self._has_open_kernels:
             return [first]
         if not self.two_step.setup.is_system:
@@ -111,10 +109,8 @@ class TrajectorySearch(HypothesisSearch):
             return self._starts_of_fields(rows, joint)
         ways = [first, (self.repeated, rows), from_joint]
         if self.two_step.observations.hidden_states:
-            if self.sees_noise:
-                return [(states_of_guesses, rows), *ways[1:], (None, strict), by_kernel]
-            ways = [(None, rows[:1]), *ways[1:], (None, [*rows[1:], *strict])]
-        return [*ways, by_kernel]
+            ways = [(states_of_guesses, rows), *ways[1:], (None, strict)]
+        return [*ways, (compare_kernels, joint)]
 
     def _starts_of_fields(self, rows, joint):
         """The same of fields, as they are reached; noisy ones start from joint fits.

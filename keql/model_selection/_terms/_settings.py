@@ -80,7 +80,7 @@ class TrajectorySearchSettings:
 
     @classmethod
     def of_hidden_states(cls):
-        """For trajectories of which one state was never observed, with noise.
+        """For trajectories of which one state was never observed.
 
         They are found in coordinates in which equations may have more terms than in
         others, far off: a linearisation does not tell which terms can go.

@@ -120,7 +120,7 @@ def _searched(problem, learned, hypothesis, context, settings, simpler, before):
 def _settings(learned):
     """How far a search for exact states of a learned model goes."""
     if len(learned.variables) == 1:
-        if learned.observations.hidden_states and sees_noise(learned):
+        if learned.observations.hidden_states:
             return TrajectorySearchSettings.of_hidden_states()
         return TrajectorySearchSettings()
     return TrajectorySearchSettings.of_fields(sees_noise(learned))
