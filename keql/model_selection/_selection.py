@@ -20,6 +20,7 @@ from keql.model_selection._criteria import (
 )
 from keql.model_selection._exact_fit import unresolved_change
 from keql.model_selection._fit import given_equation_noise
+from keql.model_selection._terms._coordinates import of_other_laws
 from keql.model_selection._terms._fewer import most_probable
 
 
@@ -344,7 +345,8 @@ class Selection:
         others, the most probable first, if they are as probable as the criterion says.
         Of very many functions some are near to anything: polynomials in place of them
         are told unless the evidence is decisive. Other equations that predict each
-        observation from all others no worse are told unless it is very strong.
+        observation from all others no worse are told unless it is very strong. Not
+        those that are the law that was found in other coordinates of a hidden state.
         """
         evidence = self.best.log_evidences
         chosen = frozenset(self.best.term_names if evidence else ())
@@ -361,7 +363,8 @@ class Selection:
             if o > -(polynomial if are_monomials(terms) else self.criteria.rival)
             or (o > -self.criteria.very_strong and self._predicts_no_worse(terms))
         ]
-        return [(chosen, 0.0), *((t, o) for t, o in near if t != chosen)]
+        near = [(terms, o) for terms, o in near if terms != chosen]
+        return [(chosen, 0.0), *of_other_laws(self.best, near, self.criteria.differs)]
 
     def _predicts_no_worse(self, terms):
         """Whether other terms predict no worse, with an equation that differs."""

@@ -7,6 +7,7 @@ from keql import Equation, TwoStepKEqL
 from keql._joint.hidden_states import (
     HiddenStateSettings,
     _Unexplained,
+    _unexplained,
     guess_hidden_state,
     states_of_guesses,
     with_hidden_state,
@@ -94,14 +95,41 @@ def test_states_go_through_a_guess_as_if_it_had_been_observed():
     assert np.all(learned.states[0].evaluate(points, operators["z"]) == 0.0)
 
 
-def test_a_single_observed_state_tells_no_products():
-    t = np.linspace(0, 5, 40)
+def of_one_observed(values):
+    """Two steps of x_t and y_t where x alone was observed, at times from 0 to 5."""
+    t = np.linspace(0, 5, len(values))
     laws = [(name, Equation(f"{name}_t", ("x", "y"))) for name in ("x", "y")]
     model = TwoStepKEqL(equations=laws, states=("x", "y"), variables=("t",))
-    seen = np.column_stack([np.sin(t), np.full(40, np.nan)])
-    learned = model._learn_in_two_steps(t[:, None], seen, None)
-    assert guess_hidden_state(learned, "y", HiddenStateSettings())
-    assert not [*states_of_guesses(learned, Hypothesis(), FitSettings())]
+    seen = np.column_stack([values, np.full(len(t), np.nan)])
+    return model._learn_in_two_steps(t[:, None], seen, None), t
+
+
+@pytest.mark.parametrize(("lowest", "n"), [(0.0, 1), (1e-3, 1), (0.5, 2)])
+def test_quotients_of_what_is_to_be_explained_are_guesses(lowest, n):
+    """x_t = 1 y, and x_t = x y unless x comes near zero, up to its mean and size."""
+    t = np.linspace(0, 5, 40)
+    learned, t = of_one_observed(lowest + 1.0 + np.sin(t))
+    [own] = _unexplained(learned, "y", HiddenStateSettings())
+    found = [*own.quotients(HiddenStateSettings())]
+    assert len(found) == n
+    points = found[0].points[:, 0]
+    for k, guess in enumerate(found):
+        y = np.cos(points) / (lowest + 1 + np.sin(points)) ** k
+        expected = (y - y.mean()) / np.std(y)
+        sign = np.sign(guess.values @ expected)
+        np.testing.assert_allclose(sign * guess.values, expected, atol=2e-3)
+
+
+def test_quotients_come_before_other_guesses_where_one_state_was_observed():
+    t = np.linspace(0, 5, 40)
+    learned, _ = of_one_observed(2.0 + np.sin(t))
+    n_others = len(guess_hidden_state(learned, "y", HiddenStateSettings()))
+    found = [*states_of_guesses(learned, Hypothesis(n_terms="auto"), FitSettings())]
+    assert len(found) == n_others + 2
+    operators = {operator.name: operator for operator in learned.setup.operators}
+    points = np.linspace(0.5, 4.5, 50)[:, None]
+    y = found[0].states[0].evaluate(points, operators["y"])
+    assert abs(np.corrcoef(y, np.cos(points[:, 0]))[0, 1]) > 0.999
 
 
 def test_values_of_a_state_have_a_unit_that_a_guess_does_not():

@@ -1,5 +1,7 @@
 """Fits with fewer terms."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 from scipy.linalg import expm
@@ -8,7 +10,14 @@ from sklearn.exceptions import ConvergenceWarning
 from keql import OneStepKEqL
 from keql.datasets import make_burgers, make_duffing
 from keql.kernels import RBF, Constant, Polynomial
-from keql.model_selection._terms._fewer import TermCriteria, first_rise, largest_gap
+from keql.model_selection._terms._fewer import (
+    TermCriteria,
+    TermsStep,
+    first_rise,
+    largest_gap,
+    most_probable,
+    with_rivals,
+)
 
 DATA = make_burgers(60, collocation_shape=(12, 15), random_state=0)
 SETTINGS = dict(
@@ -33,6 +42,30 @@ def duffing(**params):
         **params,
     )
     return model.fit(data.X, data.y)
+
+
+@dataclass(frozen=True)
+class Searched:
+    """A fit with the sets of terms that were solved for."""
+
+    terms_path: list
+
+
+def step(terms, evidence):
+    equations = (object(),)
+    return TermsStep(tuple(terms), 0.0, 1.0, 0.1, evidence, {"x": 1.0}, 0.0, equations)
+
+
+def test_sets_of_other_fits_are_rivals_without_their_coefficients():
+    """The highest evidence of each that is not known is; that of known ones stays."""
+    fit = Searched([step("ab", 5.0), step("a", 1.0)])
+    others = [Searched([step("ba", 9.0), step("c", 2.0)]), Searched([step("c", 3.0)])]
+    found = most_probable(with_rivals(fit, others).terms_path)
+    told = {"".join(sorted(terms)): own.log_evidence for terms, own in found.items()}
+    assert told == {"ab": 5.0, "a": 1.0, "c": 3.0}
+    assert found[frozenset("c")].coefficients is None
+    assert found[frozenset("ab")].coefficients == {"x": 1.0}
+    assert len(fit.terms_path) == 2
 
 
 def test_gap_is_the_first_rise_far_above_all_before():

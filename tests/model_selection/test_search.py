@@ -849,10 +849,11 @@ class Levels:
             yield self.fits.pop(0)
 
 
-def found_with(names, error=0.01):
+def found_with(names, error=0.01, evidence=None):
     """A fit with such terms, each of which lowers the log evidence by one."""
     fit = Found(error)
-    fit.term_names, fit.log_evidence = [*names], -len(names)
+    fit.term_names = [*names]
+    fit.log_evidence = -len(names) if evidence is None else evidence
     return fit
 
 
@@ -885,7 +886,6 @@ def test_trajectories_that_levels_lead_to_are_enough(found, place, noise, monkey
     monkeypatch.setattr(_criteria, "misses_at_random", lambda *_: True)
     monkeypatch.setattr(exact, "_with_all_terms", lambda _: 1 / 0)
     monkeypatch.setattr(exact, "two_steps", lambda _: "elsewhere")
-    monkeypatch.setattr(_trajectory_search, "states_of_guesses", lambda *_: ())
     given = _trajectory_search.compare_lengths, Hypothesis(n_terms="auto"), None
     if place is None:
         with pytest.raises(ZeroDivisionError):
@@ -895,41 +895,62 @@ def test_trajectories_that_levels_lead_to_are_enough(found, place, noise, monkey
         assert exact._trajectories_from(*given) is fits[place]
 
 
-@pytest.mark.parametrize("noise", [0.0, 0.1])
-@pytest.mark.parametrize("guessed", [[], [None, "abc"], ["abc", "abcd", "abc"]])
-def test_guesses_of_noisy_states_come_before_levels(guessed, noise, monkeypatch):
+@pytest.mark.parametrize(
+    ("found", "best"),
+    [
+        ([None, None], None),
+        ([None, ("ab", 3.0), ("abc", 5.0), ("abcd", 5.0)], "abc"),
+        ([("abc", 5.0), None, ("ab", 3.0)], "abc"),
+    ],
+)
+def test_the_most_probable_trajectories_of_all_guesses_are_taken(
+    found, best, monkeypatch
+):
+    """Those of two steps are the first; the others' sets of terms are known as well."""
     search, _ = make_search(monkeypatch)
-    exact, levels = search.exact, Levels([found_with("ab")] * 2)
-    exact.two_step.observation_noise = np.full(1, noise)
-    fits = [own and found_with(own) for own in guessed]
-    monkeypatch.setattr(_trajectory_search, "states_of_guesses", lambda *_: iter(fits))
-    monkeypatch.setattr(exact, "two_steps", lambda _: "elsewhere")
-    monkeypatch.setattr(exact, "_imposition", lambda _: (None, levels))
-    monkeypatch.setattr(exact, "_searched", lambda learned, _: learned)
-    monkeypatch.setattr(exact, "_misses_nothing", lambda fit: fit.error < 0.5)
-    monkeypatch.setattr(_criteria, "misses_at_random", lambda *_: True)
-    found = exact._before_joint_fits(Hypothesis(n_terms="auto"))
-    is_guessed = bool(noise and fits)
-    assert "".join(found.term_names) == ("abc" if is_guessed else "ab")
-    assert len(levels.fits) == (2 if is_guessed else 0)
+    fits = [own and found_with(own[0], evidence=own[1]) for own in found]
+    guesses = lambda *_: iter(fits[1:])  # noqa: E731
+    monkeypatch.setattr(_trajectory_search, "states_of_guesses", guesses)
+    monkeypatch.setattr(search.exact, "two_steps", lambda _: fits[0])
+    monkeypatch.setattr(search.exact, "_searched", lambda learned, _: learned)
+    monkeypatch.setattr(_trajectory_search, "with_rivals", lambda *given: given)
+    given = _trajectory_search.states_of_guesses, Hypothesis(n_terms="auto"), None
+    taken = search.exact._trajectories_from(*given)
+    if best is None:
+        assert taken is None
+    else:
+        fit, rest = taken
+        assert "".join(fit.term_names) == best
+        assert [fit, *rest] == sorted(
+            filter(None, fits), key=lambda own: own is not fit
+        )
+
+
+def test_an_interrupted_guess_is_the_last(monkeypatch):
+    search, _ = make_search(monkeypatch)
+    stopped = Found(0.01, interrupted=True)
+    fits = [found_with("abc"), stopped, "is not asked for"]
+    guesses = lambda *_: iter(fits[1:])  # noqa: E731
+    monkeypatch.setattr(_trajectory_search, "states_of_guesses", guesses)
+    monkeypatch.setattr(search.exact, "two_steps", lambda _: fits[0])
+    monkeypatch.setattr(search.exact, "_searched", lambda learned, _: learned)
+    given = _trajectory_search.states_of_guesses, Hypothesis(n_terms="auto"), None
+    assert search.exact._trajectories_from(*given) is stopped
 
 
 def test_levels_that_take_no_time_are_not_searched_one_by_one(monkeypatch):
     search, _ = make_search(monkeypatch)
     levels = Levels([found_with("abc")] * 2, is_slow=False)
-    monkeypatch.setattr(search.exact, "_imposition", lambda _: (None, levels))
-    assert (
-        search.exact._before_joint_fits("hypothesis") is None and len(levels.fits) == 2
-    )
+    assert search.exact._from_any(levels.levels(), "hypothesis") is None
+    assert len(levels.fits) == 2
 
 
-def test_an_interruption_before_joint_fits_is_the_last(monkeypatch):
+def test_an_interrupted_level_is_the_last(monkeypatch):
     search, _ = make_search(monkeypatch)
     stopped = Found(0.01, interrupted=True)
     levels = Levels([stopped, found_with("abc")])
-    monkeypatch.setattr(search.exact, "_imposition", lambda _: (None, levels))
     monkeypatch.setattr(search.exact, "_searched", lambda learned, _: learned)
-    assert search.exact._before_joint_fits("hypothesis") is stopped
+    assert search.exact._from_any(levels.levels(), "hypothesis") is stopped
     assert len(levels.fits) == 1
 
 
@@ -1028,7 +1049,7 @@ def test_hidden_states_with_few_terms_are_a_start(error, hidden, monkeypatch):
 
 
 @pytest.mark.parametrize("hidden", [[], ["z"]])
-def test_more_terms_come_after_joint_fits_of_hidden_states(hidden, monkeypatch):
+def test_guesses_of_hidden_states_come_with_the_first(hidden, monkeypatch):
     search = with_states(make_search(monkeypatch)[0], "u", *hidden).exact
     search.two_step.setup.is_system = True
     monkeypatch.setattr(ExactSearch, "is_in_time", True)
@@ -1039,7 +1060,8 @@ def test_more_terms_come_after_joint_fits_of_hidden_states(hidden, monkeypatch):
     joint = [(search.repeated, [first, cubic]), *joint]
     expected = [(None, [first, cubic, functions]), *joint]
     if hidden:
-        expected = [(None, [first]), *joint, (None, [cubic, functions])]
+        guesses = _trajectory_search.states_of_guesses, [first, cubic]
+        expected = [guesses, *joint, (None, [functions])]
     assert found == [*expected, (_trajectory_search.compare_kernels, [first])]
 
 

@@ -1,5 +1,6 @@
 """Terms of equations whose trajectories are exact, and how they are searched."""
 
+import warnings
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import combinations
@@ -549,6 +550,19 @@ def test_two_others_are_tried_where_no_neighbour_is_better(two_step, monkeypatch
         assert any({1, 4, 8} < {*kept} for kept in offered) == (gained == 0)
 
 
+@pytest.mark.parametrize(
+    ("n_without", "expected"),
+    [(0, []), (2, [[0, 3, 8], [2, 3, 8]]), (9, [[0, 3, 8], [2, 3, 8], [2, 8], [3, 8]])],
+)
+def test_sets_without_any_one_or_two_terms_are_offered(two_step, n_without, expected):
+    """Whatever their evidence, the best first; one term of each equation stays."""
+    search, score = search_of(two_step, "auto"), AnyScore(lambda kept: -100 * sum(kept))
+    search.near.settings = replace(search.settings, n_without=n_without)
+    tried = {(0, 2, 8), (0, 8), (0, 2, 3)}
+    offered = [*search.near.without_any([0, 2, 3, 8], score, tried)]
+    assert offered == sorted(expected, key=sum)
+
+
 def test_a_search_among_some_terms_has_no_others(two_step):
     search = search_of(two_step, "auto")
     score = AnyScore(lambda kept: -sum((i - 3) ** 2 for i in kept) + 20 * len(kept))
@@ -855,6 +869,50 @@ def test_terms_of_a_rigid_body_whose_energies_are_conserved():
     terms = [model.equation_[name].terms() for name in ("p_t", "q_t", "r_t")]
     assert [{*own} for own in terms] == [{"q r"}, {"p r"}, {"p q"}]
     assert terms[1]["p r"] == pytest.approx(1.2, rel=1e-9)
+
+
+def brusselator(_, y):
+    return [1 - 4 * y[0] + y[0] ** 2 * y[1], 3 * y[0] - y[0] ** 2 * y[1]]
+
+
+def of_hidden_state(flow, start, times, noise=0.0):
+    """A default fit of states x and y of which x alone was observed, and its truth."""
+    how = {"rtol": 1e-12, "atol": 1e-13, "method": "DOP853", "t_eval": times}
+    truth = solve_ivp(flow, (0, times[-1]), start, **how).y[0]
+    errors = np.random.default_rng(0).standard_normal(len(times))
+    x = truth + noise * np.std(truth) * errors
+    return OneStepKEqL(**PAIR, random_state=0).fit(times[:, None], x), truth
+
+
+def test_the_brusselator_without_the_state_that_drives_it():
+    """A guess is x_t by a product of x; its equations had wrong ones before, of 10."""
+    times = np.linspace(0, 15, 60)
+    model, x = of_hidden_state(brusselator, [1.0, 1.0], times)
+    found = model.predict(times[:, None])[:, 0]
+    assert np.linalg.norm(found - x) < 1e-9 * np.linalg.norm(x)
+    terms = model.equation_["x_t"].terms()
+    assert terms["1"] == pytest.approx(1.0, rel=1e-6)
+    assert terms["x"] == pytest.approx(-4.0, rel=1e-6)
+    assert {*terms} <= {"1", "x", "x^2", "x^3", "x^2 y"}
+
+
+def test_prey_without_predators_has_the_terms_of_both():
+    """With noise the most probable of several guesses: it was a cubic one before."""
+
+    def flow(_, y):
+        return [y[0] * (1 - y[1]), y[1] * (y[0] - 1.2)]
+
+    times = np.linspace(0, 12, 40)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", IdentifiabilityWarning)  # of x y^2 for x y
+        model, x = of_hidden_state(flow, [1.5, 0.5], times, noise=0.02)
+    found = model.predict(times[:, None])[:, 0]
+    assert np.linalg.norm(found - x) < 0.01 * np.linalg.norm(x)
+    first, second = (model.equation_[name].terms() for name in PAIR["known_part"])
+    assert {*first} == {"x", "x y"} and {*second} == {"y", "x y"}
+    assert first["x"] == pytest.approx(1.0, rel=0.1)
+    assert second["y"] == pytest.approx(-1.2, rel=0.1)
+    assert second["x y"] == pytest.approx(1.0, rel=0.1)
 
 
 @pytest.mark.slow

@@ -128,7 +128,7 @@ def with_rivals(fit, others):
     for other in others:
         found = most_probable(other.terms_path).items()
         new = [step for terms, step in found if terms not in known]
-        steps += [step._replace(coefficients=None, equations=()) for step in new]
+        steps += [step._replace(coefficients=None) for step in new]
     return replace(fit, terms_path=[*fit.terms_path, *steps])
 
 

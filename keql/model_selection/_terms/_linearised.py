@@ -21,6 +21,7 @@ from keql._numerics.subsets import TermOdds
 from keql._observations.data import PredictionScale, left_out_errors
 from keql._regression.screening import without_terms
 from keql._regression.term_scores import TermScores, TermSets
+from keql.model_selection._terms._coordinates import ConvergedSet, in_fewest_terms
 from keql.model_selection._terms._fewer import step_of, with_step
 from keql.model_selection._terms._near import SetsNear
 
@@ -56,6 +57,7 @@ class LinearisedTermSearch:
         self.best, self.score, self.kept = None, -np.inf, None
         self.best_converged = None, -np.inf, None
         self.steps, self.tried = [], set()
+        self.ends = []  # of hidden states: the ConvergedSets
 
     def extend(self, fit):
         """Search from trajectories whose equations have some of the terms."""
@@ -420,7 +422,8 @@ class LinearisedTermSearch:
         if not self.score > before:
             yield from self.near.exchanged(self.kept, score, self.tried)
         if not self.score > before:
-            yield from self.near.without_any(self.kept, score, self.tried)
+            known = {tuple(end.kept) for end in self.ends}  # others were far off
+            yield from self.near.without_any(self.kept, score, known)
 
     def _is_dense(self, kept):
         """Whether the terms kept are many enough to stand for one that is not there."""
@@ -462,6 +465,8 @@ class LinearisedTermSearch:
             there, end = self.known.get(frozenset(step.terms), (np.inf, None))
             is_there = abs(step.error - there) < self.settings.repeated * step.error
             self.repeats = end if is_there and not result.interrupted else None
+        if self.settings.n_without and result.converged:
+            self.ends.append(ConvergedSet(kept, score, result.solution))
         if score > self.best_converged[1] and result.converged:
             self.best_converged = result, score, kept
 
@@ -475,6 +480,17 @@ class LinearisedTermSearch:
         interrupted = self.best is not None and self.best.interrupted
         if not interrupted and self.best_converged[0] is not None:
             self.best, self.score, self.kept = self.best_converged
+            self._settle_on_coordinates()
+
+    def _settle_on_coordinates(self):
+        """The same law with fewer terms, in other coordinates of a hidden state."""
+        how, problem = self.settings, self.best.model.problem
+        given = self.ends, self.kept, self.score, how.equal, how.differs
+        end = in_fewest_terms(problem, self.best.solution, *given)
+        result = end and self.solve(problem, end.solution)
+        if result is not None and result.converged:
+            self.best, self.score, self.kept = result, end.score, end.kept
+            self.best_converged = self.best, self.score, self.kept
 
     def _complete(self, kept, equations):
         """Equations with some of the terms as ones in the features of all terms."""

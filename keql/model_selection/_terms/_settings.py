@@ -42,6 +42,9 @@ class TrajectorySearchSettings:
         many with other terms in the place of some, and as many with two for two.
     n_without : int. Of sets without any one or two terms of the best one, so many are
         solved for if no others are better.
+    equal, differs : float. With fewer terms in other coordinates of a hidden state, a
+        law may be less probable by this log evidence, and its rates differ by this part
+        of their size: they are `rival` and `differs` of the Criteria.
     repeated : float. Predictions with equal terms whose errors differ by less than this
         part are of one solution: it is the `agreement` of the Criteria.
     unresolved : float. Change on a finer grid in units of the noise, that of the
@@ -71,6 +74,8 @@ class TrajectorySearchSettings:
     stays: bool = False
     n_simpler: int = 0
     n_without: int = 0
+    equal: float = 3.0
+    differs: float = 0.05
     repeated: float = 0.01
     unresolved: float = 2.0
     n_refreshed: int = 2

@@ -1,0 +1,145 @@
+"""Whether other equations are one law with those found, in other coordinates.
+
+Of a state z that was never observed nothing tells the unit, nor what may be added to
+it: with z' = a z + b + c . x, or any other function of z and of observed states x that
+has an inverse in z, trajectories of x stay as they are, and equations of z' may have
+other terms than those of z.
+"""
+
+from itertools import combinations_with_replacement
+from typing import NamedTuple
+
+import numpy as np
+
+from keql._numerics.linalg import rms, size_or_one
+from keql.model_selection._terms._fewer import most_probable
+
+
+def of_other_laws(fit, rivals, most):
+    """Of rivals those that are not the law of a fit in other coordinates, a list.
+
+    fit : Fit. Its terms were chosen by evidence.
+    rivals : list of (set of str, float). Terms that were solved for, and log odds.
+    most : float. Rates of change of one law differ by at most this part of their size.
+    """
+    if not fit.observations.hidden_states or not hasattr(fit.problem, "hidden"):
+        return rivals
+    steps, iterate = most_probable(fit.terms_path), fit.result.solution
+    pairs = ((terms, steps[terms].equations) for terms, _ in rivals)
+    same = [
+        terms
+        for terms, equations in pairs
+        if equations and are_one_law(fit.problem, iterate, equations, most)
+    ]
+    return [(terms, odds) for terms, odds in rivals if terms not in same]
+
+
+class ConvergedSet(NamedTuple):
+    """Where steps with a set of terms ended.
+
+    kept : list of int. Positions of the terms.
+    score : float. Their log evidence.
+    solution : TrajectoryIterate. Trajectories that obey equations with these terms.
+    """
+
+    kept: list
+    score: float
+    solution: object
+
+
+def in_fewest_terms(problem, iterate, ends, kept, score, equal, most):
+    """The law of an iterate in the coordinates in which it has fewest terms, or None.
+
+    To add a term that is another coordinate alone costs no evidence.
+
+    problem, iterate, most : See :func:`are_one_law`.
+    ends : list of ConvergedSet. Among which it is looked for.
+    kept, score : list of int, float. Terms of the iterate, and their log evidence.
+    equal : float. Log evidence may be lower by as much.
+    """
+    fewer = [end for end in ends if len(end.kept) < len(kept)]
+    fewer = [end for end in fewer if end.score > score - equal]
+    for end in sorted(fewer, key=lambda end: (len(end.kept), -end.score)):
+        if are_one_law(problem, iterate, end.solution.equations, most):
+            return end
+    return None
+
+
+def are_one_law(problem, iterate, equations, most):
+    """Whether equations are those of an iterate in coordinates z' of a hidden state.
+
+    They are compared where states are, and at states x with the z of other times: along
+    trajectories alone others may be equal as well. The z' are quadratic in all states,
+    such that rates of change of observed states, if linear in z', differ least.
+
+    problem : TrajectoryProblem. One of its states was never observed.
+    iterate : TrajectoryIterate. Equations, and trajectories of them.
+    equations : tuple of LearnedEquation. Others of that problem.
+    most : float. See :func:`of_other_laws`.
+    """
+    if len(problem.hidden) != 1:
+        return False
+    [k] = problem.hidden
+    nodes = [_with_other_values(own, k) for own in iterate.nodes]
+    rates = _rates(problem, iterate.equations, nodes)
+    z, z_t = _coordinate(problem, equations, nodes, rates, k)
+    places = np.split(z, np.cumsum([len(own) for own in nodes])[:-1])
+    moved = [_replaced(own, k, new) for own, new in zip(nodes, places, strict=True)]
+    others, expected = _rates(problem, equations, moved), _replaced(rates, k, z_t)
+    pairs = zip((others - expected).T, expected.T, strict=True)
+    return all(rms(error) <= most * size_or_one(rate) for error, rate in pairs)
+
+
+def _coordinate(problem, equations, nodes, rates, k):
+    """Values (n,) of the hidden state, column k, of other equations, and their rates.
+
+    At nodes, at which equations of other coordinates have the `rates` (n, D).
+    """
+    none, one = (
+        _rates(problem, equations, [_replaced(own, k, value) for own in nodes])
+        for value in (0.0, 1.0)
+    )
+    if not np.all(np.isfinite([none, one])):
+        return np.zeros(len(rates)), np.zeros(len(rates))
+    seen = [d for d in range(rates.shape[1]) if d != k]
+    sizes = np.array([size_or_one(column) for column in rates[:, seen].T])
+    products, changes = _products(np.vstack(nodes), rates)
+    units = np.array([size_or_one(column) for column in products.T])
+    effects = (one - none)[:, seen] / sizes
+    rows = effects[:, :, None] * (products / units)[:, None, :]
+    right = (rates - none)[:, seen] / sizes
+    matrix = rows.reshape(-1, len(units))
+    values = np.linalg.lstsq(matrix, right.ravel(), rcond=None)[0] / units
+    return products @ values, changes @ values
+
+
+def _with_other_values(nodes, k):
+    """Nodes (n, D), and these with the column k of nodes a third of them later."""
+    return np.vstack(
+        [nodes, _replaced(nodes, k, np.roll(nodes[:, k], len(nodes) // 3))]
+    )
+
+
+def _replaced(nodes, k, values):
+    """Nodes (n, D) with other values in the column k."""
+    nodes = nodes.copy()
+    nodes[:, k] = values
+    return nodes
+
+
+def _rates(problem, equations, nodes):
+    """Rates of change of states at nodes of all functions, given twice, one by one."""
+    rates = []
+    for m, (times, own) in enumerate(zip(problem.times, nodes, strict=True)):
+        flow = problem.flow(m, equations)
+        rates.append(flow.velocity(np.tile(times, 2), own, with_slopes=False)[0])
+    return np.vstack(rates)
+
+
+def _products(y, rates):
+    """Products (n, q) of up to two columns of y (n, D), and their rates of change."""
+    columns, changes = [np.ones(len(y)), *y.T], [np.zeros(len(y)), *rates.T]
+    for i, j in combinations_with_replacement(range(y.shape[1]), 2):
+        columns.append(y[:, i] * y[:, j])
+        changes.append(rates[:, i] * y[:, j] + y[:, i] * rates[:, j])
+    return np.column_stack(columns), np.column_stack(changes)
