@@ -326,9 +326,10 @@ class TrajectorySearch(HypothesisSearch):
     def _from_any(self, starts, hypothesis):
         """Exact trajectories that miss nothing, from levels of imposed equations.
 
-        Levels follow where one takes as long as a search. Those that two starts lead to are taken at once, and else, where there is noise,
-        the most probable ones of all: exact data have more terms at times where
-        equations are hardly imposed, which nothing tells then. None if there are none.
+        Levels follow where one takes as long as a search. Those that two starts lead to
+        are taken at once, and else, where there is noise, the most probable ones of
+        all: exact data have more terms at times where equations are hardly imposed,
+        which nothing tells then. None if there are none.
         """
         found = []
         for learned in starts:

@@ -8,7 +8,13 @@ from scipy.integrate import solve_ivp
 
 from keql import IdentifiabilityWarning, OneStepKEqL
 from keql.model_selection import _selection
-from keql.model_selection._terms._coordinates import are_one_law, of_other_laws
+from keql.model_selection._terms._coordinates import (
+    ConvergedSet,
+    are_one_law,
+    in_fewest_terms,
+    of_other_laws,
+)
+from keql.model_selection._terms._settings import TrajectorySearchSettings
 
 TIMES = np.linspace(0, 14, 25)
 
@@ -145,3 +151,43 @@ def test_of_two_hidden_states_or_none_all_rivals_are_told():
     assert (
         of_other_laws(SimpleNamespace(observations=observations), rivals, 0) is rivals
     )
+
+
+def of_more_terms(i, s):
+    """The law with s = s' + 0.1 i, of which one term says nothing."""
+    s_t = -0.9 * i * (s + 0.1 * i) - 0.1 * (i * (s + 0.1 * i) - 0.4 * i)
+    return i * (s + 0.1 * i) - 0.4 * i, s_t
+
+
+@pytest.mark.parametrize(
+    ("score", "equations", "converges", "is_taken"),
+    [
+        (9.0, law, True, True),
+        (5.0, law, True, False),  # by far less probable
+        (9.0, of_other_rates, True, False),
+        (9.0, law, False, False),
+    ],
+)
+def test_the_coordinates_with_fewest_terms_are_taken(
+    score, equations, converges, is_taken
+):
+    how = {"rtol": 1e-10, "atol": 1e-12, "method": "DOP853", "t_eval": TIMES}
+    nodes = [solve_ivp(lambda _, y: of_more_terms(*y), (0, 14), [0.02, 2.5], **how).y.T]
+    solution = SimpleNamespace(nodes=nodes, equations=of_more_terms)
+    problem = Flows([TIMES])
+    best = SimpleNamespace(solution=solution, model=SimpleNamespace(problem=problem))
+    there = SimpleNamespace(equations=equations)
+    solved = SimpleNamespace(converged=converges)
+    asked = []
+
+    def solve(*given):
+        asked.append(given)
+        return solved
+
+    ends = [ConvergedSet([0, 1, 2], score, there), ConvergedSet([0] * 5, 20.0, None)]
+    settings = TrajectorySearchSettings.of_hidden_states()
+    found = in_fewest_terms(best, 10.0, [0, 1, 2, 4], ends, solve, settings)
+    assert found == (
+        (solved, score, [0, 1, 2]) if is_taken else (best, 10.0, [0, 1, 2, 4])
+    )
+    assert asked == ([(problem, there)] if is_taken or not converges else [])

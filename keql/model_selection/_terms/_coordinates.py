@@ -47,22 +47,28 @@ class ConvergedSet(NamedTuple):
     solution: object
 
 
-def in_fewest_terms(problem, iterate, ends, kept, score, equal, most):
-    """The law of an iterate in the coordinates in which it has fewest terms, or None.
+def in_fewest_terms(best, score, kept, ends, solve, settings):
+    """The best set of terms, or fewer terms of one law in other coordinates.
 
-    To add a term that is another coordinate alone costs no evidence.
+    A term that is added with another coordinate alone costs no evidence.
 
-    problem, iterate, most : See :func:`are_one_law`.
-    ends : list of ConvergedSet. Among which it is looked for.
-    kept, score : list of int, float. Terms of the iterate, and their log evidence.
-    equal : float. Log evidence may be lower by as much.
+    best, score, kept : Result, float, list of int. The solution with the terms kept,
+        and their log evidence.
+    ends : list of ConvergedSet. Among which the law is looked for.
+    solve : callable. The Result of a problem from a start, or None.
+    settings : TrajectorySearchSettings. How much less probable the law may be.
+
+    Returns best, score, kept : as above.
     """
     fewer = [end for end in ends if len(end.kept) < len(kept)]
-    fewer = [end for end in fewer if end.score > score - equal]
+    fewer = [end for end in fewer if end.score > score - settings.equal]
     for end in sorted(fewer, key=lambda end: (len(end.kept), -end.score)):
-        if are_one_law(problem, iterate, end.solution.equations, most):
-            return end
-    return None
+        problem, own = best.model.problem, best.solution
+        if are_one_law(problem, own, end.solution.equations, settings.differs):
+            result = solve(problem, end.solution)
+            if result is not None and result.converged:
+                return result, end.score, end.kept
+    return best, score, kept
 
 
 def are_one_law(problem, iterate, equations, most):
@@ -86,6 +92,8 @@ def are_one_law(problem, iterate, equations, most):
     places = np.split(z, np.cumsum([len(own) for own in nodes])[:-1])
     moved = [_replaced(own, k, new) for own, new in zip(nodes, places, strict=True)]
     others, expected = _rates(problem, equations, moved), _replaced(rates, k, z_t)
+    if not np.all(np.isfinite(others)):
+        return False
     pairs = zip((others - expected).T, expected.T, strict=True)
     return all(rms(error) <= most * size_or_one(rate) for error, rate in pairs)
 

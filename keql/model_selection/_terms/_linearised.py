@@ -34,6 +34,7 @@ class LinearisedTermSearch:
     kept : list of int or None. Positions of its terms.
     best_converged : tuple. These three of the best solution whose steps converged.
     steps : list of TermsStep. All sets that were solved for.
+    ends : list of ConvergedSet. Of hidden states, those whose steps converged.
     reached : float. Log evidence that searches from other states came to before.
     repeats : TrajectoriesFound or None. Where another search ended that went on from
         a set that this one came to, with as large errors: from there it would find what
@@ -56,8 +57,7 @@ class LinearisedTermSearch:
         self.sets, self.near = TermSets(table, *sizes), SetsNear(table, settings)
         self.best, self.score, self.kept = None, -np.inf, None
         self.best_converged = None, -np.inf, None
-        self.steps, self.tried = [], set()
-        self.ends = []  # of hidden states: the ConvergedSets
+        self.steps, self.tried, self.ends = [], set(), []
 
     def extend(self, fit):
         """Search from trajectories whose equations have some of the terms."""
@@ -351,7 +351,8 @@ class LinearisedTermSearch:
         basis = self.table.restricted(self.basis, kept)
         start = replace(iterate, equations=self._with(basis, kept, values))
         least = self._highest_told - self.settings.beaten
-        if not np.isfinite(least):  # there is nothing to compete with
+        is_part = self.settings.n_without and {*kept} < {*(self.kept or ())}
+        if is_part or not np.isfinite(least):  # steps go far, or nothing competes
             return self.solve(model.problem, start)
         rivals = partial(self._score, kept=kept), least
         return self.solve(model.problem, start, rivals=rivals)
@@ -405,7 +406,7 @@ class LinearisedTermSearch:
         if tuple(first) not in self.tried:
             ranked = sorted([*ranked, (score(first), first)], reverse=True)
             highest = max(highest, score(first))
-        near = self._within(ranked, highest)
+        near = self.near.within(ranked, highest)
         plain = self._without_cancelling(model, iterate)
         if not (plain in near or tuple(plain) in self.tried):
             near = [plain, *near]
@@ -416,24 +417,18 @@ class LinearisedTermSearch:
             yield offer
         if not self.score > before and len({*first} ^ {*self.kept}) > 2:
             left = [pair for pair in ranked if tuple(pair[1]) not in self.tried]
-            yield from self._within(left, max(nearest))
+            yield from self.near.within(left, max(nearest))
         if not self.score > before:
             yield from self._simpler(score)
         if not self.score > before:
             yield from self.near.exchanged(self.kept, score, self.tried)
         if not self.score > before:
-            known = {tuple(end.kept) for end in self.ends}  # others were far off
-            yield from self.near.without_any(self.kept, score, known)
+            yield from self.near.without_any(self.kept, score, self.ends)
 
     def _is_dense(self, kept):
         """Whether the terms kept are many enough to stand for one that is not there."""
         part = self.settings.dense * len(self.table.groups)
         return len(kept) > max(self.settings.many, part)
-
-    def _within(self, ranked, highest):
-        """The sets of (score, set), best first, that are within the margin."""
-        near = [kept for each, kept in ranked if each > highest - self.settings.margin]
-        return near[: self.settings.n_tried]
 
     def _without_cancelling(self, model, iterate):
         """The best set without terms that cancel along the trajectories.
@@ -479,18 +474,9 @@ class LinearisedTermSearch:
         """End with the best solution that converged; others only lead on."""
         interrupted = self.best is not None and self.best.interrupted
         if not interrupted and self.best_converged[0] is not None:
+            own, given = self.best_converged, (self.ends, self.solve, self.settings)
+            self.best_converged = in_fewest_terms(*own, *given)
             self.best, self.score, self.kept = self.best_converged
-            self._settle_on_coordinates()
-
-    def _settle_on_coordinates(self):
-        """The same law with fewer terms, in other coordinates of a hidden state."""
-        how, problem = self.settings, self.best.model.problem
-        given = self.ends, self.kept, self.score, how.equal, how.differs
-        end = in_fewest_terms(problem, self.best.solution, *given)
-        result = end and self.solve(problem, end.solution)
-        if result is not None and result.converged:
-            self.best, self.score, self.kept = result, end.score, end.kept
-            self.best_converged = self.best, self.score, self.kept
 
     def _complete(self, kept, equations):
         """Equations with some of the terms as ones in the features of all terms."""

@@ -33,6 +33,11 @@ class SetsNear:
             ranked += self._ranked(subsets, rest, score, tried)
         return sorted(ranked, reverse=True)[: self.settings.n_compared]
 
+    def within(self, ranked, highest):
+        """The sets of (score, set), best first, that are within the margin."""
+        near = [kept for each, kept in ranked if each > highest - self.settings.margin]
+        return near[: self.settings.n_tried]
+
     def exchanged(self, kept, score, tried):
         """Sets in which two terms of one equation are two others, the best first.
 
@@ -55,11 +60,12 @@ class SetsNear:
         near = [own for value, own in sorted(ranked, reverse=True) if value > least]
         return near[: self.settings.n_simpler]
 
-    def without_any(self, kept, score, tried):
+    def without_any(self, kept, score, ends):
         """Sets without any one or two terms of a set, those of most evidence first.
 
         In other coordinates of a state that was never observed equations may have fewer
-        terms, and a linearisation at its first coordinates does not tell.
+        terms, and a linearisation at its first coordinates does not tell. `ends`
+        are the ConvergedSets that need not be solved for again.
         """
         groups, n_most = self.table.groups, self.settings.n_without
         own = [i for i in kept if groups[i] >= 0] if n_most else []
@@ -68,7 +74,8 @@ class SetsNear:
             *(combinations(own, len(own) - n) for n in (1, 2) if n < len(own))
         )
         fewer = [[*each] for each in fewer if self._has_enough([*each])]
-        fewer = [each for each in fewer if tuple(sorted([*rest, *each])) not in tried]
+        known = [end.kept for end in ends]
+        fewer = [each for each in fewer if sorted([*rest, *each]) not in known]
         if fewer:
             order = np.argsort(-score.many(fewer, rest), kind="stable")
             yield from (sorted([*rest, *fewer[k]]) for k in order[:n_most])
