@@ -268,6 +268,7 @@ def test_polynomials_in_place_of_functions_are_told(has_functions, told):
         log_evidences={frozenset([name]): value for name, value in odds.items()},
         term_names=["u^-1 sin(v)"],
         has_functions=has_functions,
+        observations=SimpleNamespace(hidden_states=[]),
     )
     (_, zero), *others = Selection(exact=fit).rivals
     assert zero == 0
@@ -320,6 +321,7 @@ def chosen_among(steps, **changes):
         term_names=["u"],
         has_functions=False,
         learned=SimpleNamespace(equations=(line(1.0),)),
+        observations=SimpleNamespace(hidden_states=[]),
         **changes,
     )
 
@@ -401,6 +403,7 @@ def test_evidence_does_not_decide_on_boundary_values(
         has_functions=False,
         is_exact=True,
         learned=SimpleNamespace(equations=(line(1.0),)),
+        observations=SimpleNamespace(hidden_states=[]),
         two_step=SimpleNamespace(variables=("t", "x")),
         problem=SimpleNamespace(grid=SimpleNamespace(axis=0)),
     )
