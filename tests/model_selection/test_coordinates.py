@@ -94,6 +94,11 @@ def unstable(i, s):
     return i * s + np.inf, -0.9 * i * s
 
 
+def undefined(i, s):
+    """Without a value where s is zero."""
+    return i * np.log(s), -0.9 * i * s
+
+
 @pytest.mark.parametrize(
     ("other", "is_one"),
     [
@@ -104,6 +109,7 @@ def unstable(i, s):
         (of_other_rates, False),
         (independent, False),
         (unstable, False),
+        (undefined, False),
     ],
 )
 @pytest.mark.parametrize("unit", [1.0, 1e5])
@@ -184,10 +190,12 @@ def test_the_coordinates_with_fewest_terms_are_taken(
         asked.append(given)
         return solved
 
-    ends = [ConvergedSet([0, 1, 2], score, there), ConvergedSet([0] * 5, 20.0, None)]
+    coarse = "other times"
+    ends = [ConvergedSet([0, 1, 2], score, coarse, there)]
+    ends.append(ConvergedSet([0] * 5, 20.0, problem, None))
     settings = TrajectorySearchSettings.of_hidden_states()
     found = in_fewest_terms(best, 10.0, [0, 1, 2, 4], ends, solve, settings)
     assert found == (
         (solved, score, [0, 1, 2]) if is_taken else (best, 10.0, [0, 1, 2, 4])
     )
-    assert asked == ([(problem, there)] if is_taken or not converges else [])
+    assert asked == ([(coarse, there)] if is_taken or not converges else [])

@@ -559,7 +559,9 @@ def test_sets_without_any_one_or_two_terms_are_offered(two_step, n_without, expe
     """Whatever their evidence, the best first; one term of each equation stays."""
     search, score = search_of(two_step, "auto"), AnyScore(lambda kept: -100 * sum(kept))
     search.near.settings = replace(search.settings, n_without=n_without)
-    known = [ConvergedSet(own, 0.0, None) for own in ([0, 2, 8], [0, 8], [0, 2, 3])]
+    known = [
+        ConvergedSet(own, 0.0, None, None) for own in ([0, 2, 8], [0, 8], [0, 2, 3])
+    ]
     offered = [*search.near.without_any([0, 2, 3, 8], score, known)]
     assert offered == expected
 

@@ -22,7 +22,8 @@ def of_other_laws(fit, rivals, most):
     rivals : list of (set of str, float). Terms that were solved for, and log odds.
     most : float. Rates of change of one law differ by at most this part of their size.
     """
-    if not fit.observations.hidden_states or not hasattr(fit.problem, "hidden"):
+    hidden = fit.observations.hidden_states
+    if not (hidden and fit.is_exact and len(fit.two_step.variables) == 1):
         return rivals
     steps, iterate = most_probable(fit.terms_path), fit.result.solution
     pairs = ((terms, steps[terms].equations) for terms, _ in rivals)
@@ -39,12 +40,19 @@ class ConvergedSet(NamedTuple):
 
     kept : list of int. Positions of the terms.
     score : float. Their log evidence.
+    problem : TrajectoryProblem. That was solved, whose times others may not have.
     solution : TrajectoryIterate. Trajectories that obey equations with these terms.
     """
 
     kept: list
     score: float
+    problem: object
     solution: object
+
+    @classmethod
+    def of(cls, kept, score, result):
+        """That of a Result, whose large matrices are let go."""
+        return cls(kept, score, result.model.problem, result.solution)
 
 
 def in_fewest_terms(best, score, kept, ends, solve, settings):
@@ -65,7 +73,7 @@ def in_fewest_terms(best, score, kept, ends, solve, settings):
     for end in sorted(fewer, key=lambda end: (len(end.kept), -end.score)):
         problem, own = best.model.problem, best.solution
         if are_one_law(problem, own, end.solution.equations, settings.differs):
-            result = solve(problem, end.solution)
+            result = solve(end.problem, end.solution)
             if result is not None and result.converged:
                 return result, end.score, end.kept
     return best, score, kept
@@ -140,7 +148,10 @@ def _rates(problem, equations, nodes):
     rates = []
     for m, (times, own) in enumerate(zip(problem.times, nodes, strict=True)):
         flow = problem.flow(m, equations)
-        rates.append(flow.velocity(np.tile(times, 2), own, with_slopes=False)[0])
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            # Roots and logarithms are not defined at some of the other values.
+            own_rates, *_ = flow.velocity(np.tile(times, 2), own, with_slopes=False)
+        rates.append(own_rates)
     return np.vstack(rates)
 
 

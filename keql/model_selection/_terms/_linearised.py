@@ -461,7 +461,7 @@ class LinearisedTermSearch:
             is_there = abs(step.error - there) < self.settings.repeated * step.error
             self.repeats = end if is_there and not result.interrupted else None
         if self.settings.n_without and result.converged:
-            self.ends.append(ConvergedSet(kept, score, result.solution))
+            self.ends.append(ConvergedSet.of(kept, score, result))
         if score > self.best_converged[1] and result.converged:
             self.best_converged = result, score, kept
 
