@@ -21,6 +21,8 @@ def of_other_laws(fit, rivals, most):
     fit : Fit. Its terms were chosen by evidence.
     rivals : list of (set of str, float). Terms that were solved for, and log odds.
     most : float. Rates of change of one law differ by at most this part of their size.
+
+    Returns others : list of (set of str, float). In the order of the rivals.
     """
     hidden = fit.observations.hidden_states
     if not (hidden and fit.is_exact and len(fit.two_step.variables) == 1):
@@ -90,6 +92,8 @@ def are_one_law(problem, iterate, equations, most):
     iterate : TrajectoryIterate. Equations, and trajectories of them.
     equations : tuple of LearnedEquation. Others of that problem.
     most : float. See :func:`of_other_laws`.
+
+    Returns are_one : bool. Not where rates of change of the others are not finite.
     """
     if len(problem.hidden) != 1:
         return False
@@ -109,7 +113,10 @@ def are_one_law(problem, iterate, equations, most):
 def _coordinate(problem, equations, nodes, rates, k):
     """Values (n,) of the hidden state, column k, of other equations, and their rates.
 
-    At nodes, at which equations of other coordinates have the `rates` (n, D).
+    problem, equations : See :func:`are_one_law`.
+    nodes : list of ndarray of shape (n_m, D). States of each function, n in all.
+    rates : ndarray of shape (n, D). Rates of change there in the first coordinates.
+    k : int. The column of the hidden state.
     """
     none, one = (
         _rates(problem, equations, [_replaced(own, k, value) for own in nodes])

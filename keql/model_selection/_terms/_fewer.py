@@ -121,8 +121,12 @@ def most_probable(steps):
 def with_rivals(fit, others):
     """A Fit that knows the log evidence of the sets of terms of other fits, too.
 
-    These are of one hypothesis. Their coefficients may be those of other coordinates of
-    a state that was never observed.
+    fit : Fit. What it knows of a set of terms itself stays.
+    others : list of Fit. Of the same hypothesis, from other starts. Their coefficients
+        are left out of means: they may be those of other coordinates of a state that
+        was never observed.
+
+    Returns fit : Fit. With more steps in `terms_path`.
     """
     known, steps = most_probable(fit.terms_path), []
     for other in others:

@@ -64,8 +64,11 @@ class SetsNear:
         """Sets without any one or two terms of a set, those of most evidence first.
 
         In other coordinates of a state that was never observed equations may have fewer
-        terms, and a linearisation at its first coordinates does not tell. `ends`
-        are the ConvergedSets that need not be solved for again.
+        terms, and a linearisation at its first coordinates does not tell.
+
+        kept : list of int. Positions of the terms of the set.
+        score : callable. The log evidence of sets where the problem is linearised.
+        ends : list of ConvergedSet. Sets that need not be solved for again.
         """
         groups, n_most = self.table.groups, self.settings.n_without
         own = [i for i in kept if groups[i] >= 0] if n_most else []
