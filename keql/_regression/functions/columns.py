@@ -272,6 +272,10 @@ class FunctionColumns:
         """Whether a column is one of the terms that the problem is linearised at."""
         return i in self.own
 
+    def all_own(self):
+        """The positions of all terms that the problem is linearised at, with slopes."""
+        return sum((self.with_slope(i) for i in sorted(self.own)), ())
+
     def with_slope(self, i):
         """The positions of a term, and of its slope if it has a parameter."""
         return (i, self.slopes[i]) if i in self.slopes else (i,)
@@ -324,15 +328,19 @@ class FunctionColumns:
         best = np.maximum(values, [value for value, _ in ranked])
         return [*zip(best.tolist(), sets, strict=True)]
 
-    def best_added(self, bases, most=40):
+    def best_added(self, bases, most=40, equation=None):
         """Sets (score, positions) with a term more, the best of each kind.
 
-        Of each of the `bases` the `most` terms that raise its evidence most.
+        Of each of the `bases` the `most` terms that raise its evidence most, of one
+        equation or of all.
         """
         if not bases:
             return []
-        added, best = self.named_columns, []
-        growing = GrowingSet(self.evidence, bases, added, self.slopes_of_named)
+        added, slopes, best = self.named_columns, self.slopes_of_named, []
+        if equation is not None:
+            is_own = np.array([self.equation(i) == equation for i in added.tolist()])
+            added, slopes = added[is_own], slopes[is_own]
+        growing = GrowingSet(self.evidence, bases, added, slopes)
         limits, place = self.most[added], {i: j for j, i in enumerate(added.tolist())}
         for base in dict.fromkeys(bases):
             growing.become(base)
@@ -347,6 +355,25 @@ class FunctionColumns:
                     kinds.add(self.kinds[i])
                     best.append((value, (*base, *self.with_slope(i))))
         return sorted(best, key=lambda pair: -pair[0])
+
+    def replaced(self, e, n):
+        """Sets (score, positions) with two or three terms in place of an equation's.
+
+        All pairs, and the best `n` of each kind with another term: functions may
+        explain together what none does beside the terms that the equation has.
+        """
+        own = (self.with_slope(i) for i in sorted(self.own) if self.equation(i) != e)
+        rest, found = sum(own, ()), []
+        others = (i for i in self.named_columns.tolist() if self.equation(i) == e)
+        bases = [(*rest, *self.with_slope(i)) for i in others]
+        for _ in range(2):
+            best = {}
+            for pair in self.best_added(bases, equation=e):
+                best.setdefault(self.kind(pair[1]), pair)
+            ranked = self.scored_again([*best.values()][: 10 * n])
+            found += sorted(ranked, key=lambda pair: -pair[0])[:n]
+            bases = [kept for _, kept in found]
+        return found
 
     def _are_twins(self, base):
         """Columns of a form that a set has, where either has a natural parameter.

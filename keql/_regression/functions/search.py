@@ -64,10 +64,13 @@ class ElementarySearch:
         """
         terms, values = [term for term, _ in start], [value for _, value in start]
         values = np.array(values) / self.offered.scales(terms)
+        at = self.problem, terms, values, iterate
         if start:  # for its evidence
-            self.first = self.solve(self.problem, terms, values, iterate)
+            self.first = self.solve(*at)
             if self.is_stopped:
                 return None
+            if self.first is not None:
+                at = self.first.model.problem, *at[1:]
         coupled, rounds = self._coupled(iterate), self.settings.n_rounds
         if self.is_stopped or (coupled is not None and coupled.error < enough):
             return coupled
@@ -75,17 +78,17 @@ class ElementarySearch:
         if coupled is not None and (self._has_much_noise or not more):
             found = [self._near(coupled, enough, rounds)]
         if more and not self.is_stopped:
-            found += [self._uncoupled(start, terms, values, iterate, enough)]
+            found += [self._uncoupled(at, enough)]
         found = [own for own in (*found, coupled) if own is not None]
         return max(found, key=lambda own: own.score, default=None)
 
-    def _uncoupled(self, start, terms, values, iterate, enough):
+    def _uncoupled(self, at, enough):
         """The best terms near the start, or those that explain the trajectories."""
         if not self.problem.learned.setup.is_system:
-            return self._of_single(terms, values, iterate, enough)
-        n_rounds, given = self.settings.n_rounds, (self.problem, terms, values, iterate)
-        if start and n_rounds and self._has_much_noise:
-            return self._in_rounds(*given, None, enough, n_rounds)
+            return self._of_single(at, enough)
+        n_rounds, [_, terms, _, iterate] = self.settings.n_rounds, at
+        if terms and n_rounds and self._has_much_noise:
+            return self._in_rounds(*at, None, enough, n_rounds)
         best = self._along(enough, iterate)
         if best is None or self.is_stopped:
             return best
@@ -96,7 +99,7 @@ class ElementarySearch:
             n_rounds = self.settings.n_rounds_along
         return self._near(best, enough, n_rounds)
 
-    def _of_single(self, terms, values, iterate, enough):
+    def _of_single(self, at, enough):
         """The same of a single equation.
 
         Right ones may be far from where it is linear, or not defined there: they are
@@ -107,8 +110,7 @@ class ElementarySearch:
             scale = PredictionScale(self.problem.learned.observations)
             noise = scale.noise(self.problem.learned.observation_noise)
             first, met = n_rounds, self.settings.missed * noise
-        given = self.problem, terms, values, iterate, None, enough
-        best = self._in_rounds(*given, first)
+        best = self._in_rounds(*at, None, enough, first)
         if self.is_stopped or (best is not None and best.error < met):
             return best
         along = self._along(enough)
@@ -130,9 +132,12 @@ class ElementarySearch:
             most = len(best.terms) if is_met else np.inf
             offers = self._offers(problem, terms, values, iterate, best, most)
             found = self._best_of(problem, offers, iterate, best, enough)
-            if found is best or self.is_stopped:
+            if best is not None and not self._is_better(found, best):
+                offers = self._replaced(problem, terms, values, iterate)
+                found = self._best_of(problem, offers, iterate, found, enough)
+            if self.is_stopped or (best and not self._is_better(found, best)):
                 return found
-            if best is not None and found.score < best.score + self.settings.better:
+            if found is None:
                 return found
             best = self._pruned(found)
             terms, values, iterate = list(best.terms), best.values, best.iterate
@@ -442,6 +447,21 @@ class ElementarySearch:
             ]
         ranked = [pair for pair in ranked if columns.size(pair[1]) < most]
         yield from self._best_of_each_size(ranked, columns)
+
+    def _is_better(self, found, best):
+        return found.score >= best.score + self.settings.better
+
+    def _replaced(self, problem, terms, values, iterate):
+        """Sets with two or three terms in place of all of one equation, and values."""
+        columns = self._linearised(problem, terms, values, iterate)
+        if columns is None:
+            return
+        [(least, _)] = columns.scored([columns.all_own()])
+        for e in range(len(self.offered.sizes)):
+            ranked = columns.replaced(e, 2 * self.settings.n_tried)
+            for value, kept in ranked:
+                if value > least - self.settings.near:
+                    yield from columns.solved([kept])
 
     def _best_of_each_size(self, ranked, columns):
         """Terms and values of the best sets of one term, of two, and so on.
