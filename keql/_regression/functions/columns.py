@@ -127,7 +127,7 @@ class GrowingSet:
         # Pairs before all others: parts of rows are faster than entries here and there.
         # What is no column has no effects.
         pairs = np.concatenate([first, second])
-        others = np.setdiff1d(np.arange(len(evidence.diagonal)), pairs)
+        others = np.setdiff1d(columns, pairs)
         order, m = np.concatenate([pairs, others]), len(first)
         self._at, is_none = {i: k for k, i in enumerate(order.tolist())}, order < 0
         self._rows = evidence.rows(columns)[:, order]
@@ -256,6 +256,7 @@ class FunctionColumns:
             [t is not None and t.function.is_natural for t in self.terms]
         )
         self.own = {i for i, t in enumerate(self.terms) if id(t) in own}
+        self.equations = np.array([-1 if t is None else t.equation for t in self.terms])
         self.evidence = evidence(TermOdds(np.array(kinds), settings.n_expected))
         named = [i for i, t in enumerate(self.terms) if t is not None]
         self.named_columns = np.array(named, dtype=int)
@@ -338,7 +339,7 @@ class FunctionColumns:
             return []
         added, slopes, best = self.named_columns, self.slopes_of_named, []
         if equation is not None:
-            is_own = np.array([self.equation(i) == equation for i in added.tolist()])
+            is_own = self.equations[added] == equation
             added, slopes = added[is_own], slopes[is_own]
         growing = GrowingSet(self.evidence, bases, added, slopes)
         limits, place = self.most[added], {i: j for j, i in enumerate(added.tolist())}
@@ -346,7 +347,7 @@ class FunctionColumns:
             growing.become(base)
             values = growing.more(limits)
             values[[place[i] for i in base if i in place]] = -np.inf
-            values[self._are_twins(base)[added]] = -np.inf
+            values[self._are_twins(base, added)] = -np.inf
             first = np.argpartition(-values, min(most, len(added) - 1))[:most]
             kinds = set()
             for j in first[np.argsort(-values[first], kind="stable")].tolist():
@@ -356,35 +357,42 @@ class FunctionColumns:
                     best.append((value, (*base, *self.with_slope(i))))
         return sorted(best, key=lambda pair: -pair[0])
 
-    def replaced(self, e, n):
+    def replaced(self, e, n, n_grown=40):
         """Sets (score, positions) with two or three terms in place of an equation's.
 
-        All pairs, and the best `n` of each kind with another term: functions may
-        explain together what none does beside the terms that the equation has.
+        All pairs of which one has no free parameter, and with another term the best
+        `n_grown` of them, and pairs with one of the functions that the equation has:
+        terms may explain together what none does beside those that are there. The `n`
+        best of either.
         """
-        own = (self.with_slope(i) for i in sorted(self.own) if self.equation(i) != e)
-        rest, found = sum(own, ()), []
-        others = (i for i in self.named_columns.tolist() if self.equation(i) == e)
-        bases = [(*rest, *self.with_slope(i)) for i in others]
+        own = [self.with_slope(i) for i in sorted(self.own)]
+        rest = sum((each for each in own if self.equation(each[0]) != e), ())
+        own = [each for each in own if self.equation(each[0]) == e and len(each) > 1]
+        columns = np.flatnonzero(self.equations == e).tolist()
+        others = [i for i in columns if i not in self.slopes]
+        bases, found = [(*rest, i) for i in others], []
         for _ in range(2):
             best = {}
             for pair in self.best_added(bases, equation=e):
                 best.setdefault(self.kind(pair[1]), pair)
-            ranked = self.scored_again([*best.values()][: 10 * n])
-            found += sorted(ranked, key=lambda pair: -pair[0])[:n]
-            bases = [kept for _, kept in found]
+            ranked = self.scored_again([*best.values()][: 10 * n_grown])
+            ranked = sorted(ranked, key=lambda pair: -pair[0])
+            bases = [kept for _, kept in ranked[:n_grown]]
+            bases += [(*rest, *each, i) for each in own for i in others]
+            found += ranked[:n]
         return found
 
-    def _are_twins(self, base):
-        """Columns of a form that a set has, where either has a natural parameter.
+    def _are_twins(self, base, added):
+        """Which columns are of a form that a set has, where one of two is natural.
 
         These would stand for another parameter, between them or near.
         """
         base = np.array(base, dtype=int)
         forms, natural = self.forms[base], self.is_natural[base]
-        is_there = np.isin(self.forms, forms[forms >= 0])
-        is_there_natural = np.isin(self.forms, forms[natural])
-        return np.where(self.is_natural, is_there, is_there_natural)
+        forms, natural = forms[forms >= 0], forms[natural]
+        own = self.forms[added]
+        is_there, is_there_natural = np.isin(own, forms), np.isin(own, natural)
+        return np.where(self.is_natural[added], is_there, is_there_natural)
 
     def solved(self, sets):
         """Of each set its terms with their most probable parameters, and values."""

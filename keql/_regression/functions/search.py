@@ -130,19 +130,24 @@ class ElementarySearch:
         for _ in range(n):
             is_met = best is not None and best.error < enough
             most = len(best.terms) if is_met else np.inf
-            offers = self._offers(problem, terms, values, iterate, best, most)
+            columns = self._linearised(problem, terms, values, iterate)
+            if columns is None:
+                return best
+            offers = self._offers(columns, terms, best, most)
             found = self._best_of(problem, offers, iterate, best, enough)
-            if best is not None and not self._is_better(found, best):
-                offers = self._replaced(problem, terms, values, iterate)
+            if best is not None and not self._is_better(found, best) and not is_met:
+                offers = self._replaced(columns)
                 found = self._best_of(problem, offers, iterate, found, enough)
-            if self.is_stopped or (best and not self._is_better(found, best)):
-                return found
-            if found is None:
+            if found is None or self.is_stopped or not self._is_better(found, best):
                 return found
             best = self._pruned(found)
             terms, values, iterate = list(best.terms), best.values, best.iterate
             problem = best.model.problem
         return best
+
+    def _is_better(self, found, best):
+        """Whether the evidence of terms is so much higher that others may be near."""
+        return best is None or found.score >= best.score + self.settings.better
 
     def run_along(self, iterate, enough):
         """The best terms with functions that explain states in time and space.
@@ -415,11 +420,8 @@ class ElementarySearch:
 
     # --- which sets are solved for ------------------------------------------------
 
-    def _offers(self, problem, terms, values, iterate, best, most):
+    def _offers(self, columns, terms, best, most):
         """Sets of less than `most` terms, and their most probable values."""
-        columns = self._linearised(problem, terms, values, iterate)
-        if columns is None:
-            return
         own = [
             columns.with_slope(i)
             for i in range(len(columns.terms))
@@ -448,20 +450,15 @@ class ElementarySearch:
         ranked = [pair for pair in ranked if columns.size(pair[1]) < most]
         yield from self._best_of_each_size(ranked, columns)
 
-    def _is_better(self, found, best):
-        return found.score >= best.score + self.settings.better
+    def _replaced(self, columns):
+        """Sets with two or three terms in place of all of one equation, and values.
 
-    def _replaced(self, problem, terms, values, iterate):
-        """Sets with two or three terms in place of all of one equation, and values."""
-        columns = self._linearised(problem, terms, values, iterate)
-        if columns is None:
-            return
+        Those that are more probable, linearised, than what the problem is linearised at.
+        """
         [(least, _)] = columns.scored([columns.all_own()])
         for e in range(len(self.offered.sizes)):
             ranked = columns.replaced(e, 2 * self.settings.n_tried)
-            for value, kept in ranked:
-                if value > least - self.settings.near:
-                    yield from columns.solved([kept])
+            yield from columns.solved([kept for value, kept in ranked if value > least])
 
     def _best_of_each_size(self, ranked, columns):
         """Terms and values of the best sets of one term, of two, and so on.

@@ -91,7 +91,7 @@ class ElementarySettings:
     n_small: int = 400
     n_ranked: int = 1000
     n_tried: int = 3
-    n_rounds: int = 6
+    n_rounds: int = 12
     n_rounds_along: int = 1
     better: float = 0.1
     max_steps: int = 30
