@@ -133,11 +133,10 @@ class ElementarySearch:
             columns = self._linearised(problem, terms, values, iterate)
             if columns is None:
                 return best
-            offers = self._offers(columns, terms, best, most)
+            offers = [*self._offers(columns, terms, best, most)]
+            if best is not None and not is_met:
+                offers += self._replaced(columns)
             found = self._best_of(problem, offers, iterate, best, enough)
-            if best is not None and not self._is_better(found, best) and not is_met:
-                offers = self._replaced(columns)
-                found = self._best_of(problem, offers, iterate, found, enough)
             if found is None or self.is_stopped or not self._is_better(found, best):
                 return found
             best = self._pruned(found)
