@@ -127,7 +127,7 @@ class GrowingSet:
         # Pairs before all others: parts of rows are faster than entries here and there.
         # What is no column has no effects.
         pairs = np.concatenate([first, second])
-        others = np.setdiff1d(columns, pairs)
+        others = np.setdiff1d(np.array(columns, dtype=int), pairs)
         order, m = np.concatenate([pairs, others]), len(first)
         self._at, is_none = {i: k for k, i in enumerate(order.tolist())}, order < 0
         self._rows = evidence.rows(columns)[:, order]
@@ -274,12 +274,16 @@ class FunctionColumns:
         return i in self.own
 
     def all_own(self):
-        """The positions of all terms that the problem is linearised at, with slopes."""
-        return sum((self.with_slope(i) for i in sorted(self.own)), ())
+        """The terms that the problem is linearised at, each with its slope, a list."""
+        return [self.with_slope(i) for i in sorted(self.own)]
 
     def with_slope(self, i):
         """The positions of a term, and of its slope if it has a parameter."""
         return (i, self.slopes[i]) if i in self.slopes else (i,)
+
+    def of_equation(self, e):
+        """Positions of the terms of an equation, without slopes."""
+        return np.flatnonzero(self.equations == e).tolist()
 
     def products(self, e):
         """Positions of the products of an equation."""
@@ -356,31 +360,6 @@ class FunctionColumns:
                     kinds.add(self.kinds[i])
                     best.append((value, (*base, *self.with_slope(i))))
         return sorted(best, key=lambda pair: -pair[0])
-
-    def replaced(self, e, n, n_grown=40):
-        """Sets (score, positions) with two or three terms in place of an equation's.
-
-        All pairs of which one has no free parameter, and with another term the best
-        `n_grown` of them, and pairs with one of the functions that the equation has:
-        terms may explain together what none does beside those that are there. The `n`
-        best of either.
-        """
-        own = [self.with_slope(i) for i in sorted(self.own)]
-        rest = sum((each for each in own if self.equation(each[0]) != e), ())
-        own = [each for each in own if self.equation(each[0]) == e and len(each) > 1]
-        columns = np.flatnonzero(self.equations == e).tolist()
-        others = [i for i in columns if i not in self.slopes]
-        bases, found = [(*rest, i) for i in others], []
-        for _ in range(2):
-            best = {}
-            for pair in self.best_added(bases, equation=e):
-                best.setdefault(self.kind(pair[1]), pair)
-            ranked = self.scored_again([*best.values()][: 10 * n_grown])
-            ranked = sorted(ranked, key=lambda pair: -pair[0])
-            bases = [kept for _, kept in ranked[:n_grown]]
-            bases += [(*rest, *each, i) for each in own for i in others]
-            found += ranked[:n]
-        return found
 
     def _are_twins(self, base, added):
         """Which columns are of a form that a set has, where one of two is natural.

@@ -12,14 +12,16 @@ Journal on Numerical Analysis 10, 1973).
 
 from dataclasses import replace
 from functools import cached_property, partial
+from itertools import chain
 
 import numpy as np
 
 from keql._numerics.linalg import rms
 from keql._numerics.optimisation import make_no_progress
-from keql._numerics.subsets import SubsetEvidence, TermOdds, small_subsets
+from keql._numerics.subsets import SubsetEvidence, TermOdds
 from keql._observations.data import PredictionScale, left_out_errors
 from keql._regression.functions.columns import ColumnEvidence, FunctionColumns
+from keql._regression.functions.nearby import SetsNear
 from keql._regression.functions.screening import (
     FunctionScreening,
     better_than_products,
@@ -133,9 +135,10 @@ class ElementarySearch:
             columns = self._linearised(problem, terms, values, iterate)
             if columns is None:
                 return best
-            offers = [*self._offers(columns, terms, best, most)]
-            if best is not None and not is_met:
-                offers += self._replaced(columns)
+            near = SetsNear(columns, self.settings, self._has_much_noise)
+            offers = near.changed(best is None, most)
+            if best is not None and not is_met and self.settings.n_replaced:
+                offers = chain(offers, near.replaced())
             found = self._best_of(problem, offers, iterate, best, enough)
             if found is None or self.is_stopped or not self._is_better(found, best):
                 return found
@@ -417,70 +420,7 @@ class ElementarySearch:
         noise = self.problem.learned.observation_noise  # that of two steps
         return self._relative(noise) > self.settings.much_noise
 
-    # --- which sets are solved for ------------------------------------------------
-
-    def _offers(self, columns, terms, best, most):
-        """Sets of less than `most` terms, and their most probable values."""
-        own = [
-            columns.with_slope(i)
-            for i in range(len(columns.terms))
-            if columns.is_own(i)
-        ]
-        bases = [sum(own, ())]
-        bases += [sum(own[:i] + own[i + 1 :], ()) for i in range(len(own))]
-        if best is None or most < np.inf:
-            for e in range(len(self.offered.sizes)):
-                products = columns.products(e)
-                rest = tuple(i for i in bases[0] if columns.equation(i) != e)
-                sizes = range(len(products))
-                subsets = small_subsets(products, sizes, self.settings.n_small)
-                bases += [(*rest, *subset) for subset in subsets]
-        ranked = columns.best_added(bases)
-        ranked += columns.best_added([kept for _, kept in ranked[:3]])
-        if best is not None:
-            ranked += columns.scored([base for base in bases[1:] if base])
-        elif terms and self._has_much_noise:
-            [(least, _)] = columns.scored(bases[:1])
-            ranked = [
-                (value, kept)
-                for value, kept in ranked
-                if value > least - self.settings.near and columns.has_function(kept)
-            ]
-        ranked = [pair for pair in ranked if columns.size(pair[1]) < most]
-        yield from self._best_of_each_size(ranked, columns)
-
-    def _replaced(self, columns):
-        """Sets with two or three terms in place of all of one equation, and values.
-
-        Those that are more probable, linearised, than what the problem is linearised at.
-        """
-        [(least, _)] = columns.scored([columns.all_own()])
-        for e in range(len(self.offered.sizes)):
-            ranked = columns.replaced(e, 2 * self.settings.n_tried)
-            yield from columns.solved([kept for value, kept in ranked if value > least])
-
-    def _best_of_each_size(self, ranked, columns):
-        """Terms and values of the best sets of one term, of two, and so on.
-
-        With one of other functions than these: products that take turns beside one that
-        is near would else leave no place for it.
-        """
-        n_tried, seen, by_size = self.settings.n_tried, {}, {}
-        first = {frozenset(kept): (v, kept) for v, kept in sorted(ranked)}
-        first = sorted(first.values(), reverse=True)[: self.settings.n_ranked]
-        ranked = columns.scored_again(first)
-        for value, kept in sorted(ranked, key=lambda pair: -pair[0]):
-            size = columns.size(kept), len(kept)
-            own, functions = by_size.setdefault(size, {}), seen.setdefault(size, set())
-            is_other = columns.functions(kept) not in functions
-            if len(own) < n_tried or (len(own) == n_tried and is_other):
-                own.setdefault(columns.kind(kept), (value, kept))
-                functions.add(columns.functions(kept))
-        best = [pair for size in sorted(by_size) for pair in by_size[size].values()]
-        if self._has_much_noise:
-            best = sorted(best, reverse=True)[: 2 * n_tried]
-        for _, kept in best:
-            yield from columns.solved([kept])
+    # --- what they are chosen from -----------------------------------------------
 
     def _linearised(self, problem, terms, values, iterate):
         """All columns at terms with these values; None if they cannot be integrated."""

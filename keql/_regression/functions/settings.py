@@ -35,6 +35,9 @@ class ElementarySettings:
     n_ranked : int. Sets whose prior scale is found, which the linearisation has of its
         own terms.
     n_tried : int. Sets of each size that are solved for in each linearisation.
+    n_replaced, n_grown : int. Of sets with two or three terms in place of all of one
+        equation, so many of each size are solved for in each linearisation; and so many
+        of two terms are tried with a third one.
     n_rounds : int. Linearisations. Without any, systems have the functions that explain
         given trajectories best, in one round along these.
     n_rounds_along : int. Those of a system near the sets that explain exact data along
@@ -91,6 +94,8 @@ class ElementarySettings:
     n_small: int = 400
     n_ranked: int = 1000
     n_tried: int = 3
+    n_replaced: int = 6
+    n_grown: int = 40
     n_rounds: int = 12
     n_rounds_along: int = 1
     better: float = 0.1
@@ -124,15 +129,15 @@ class ElementarySettings:
         return cls(**how, **few, **steps)
 
     @classmethod
-    def of_trajectories(cls, n_states, is_noisy, is_hidden, few=2, several=4):
+    def of_trajectories(cls, n_states, is_noisy, is_hidden, few=3, several=4):
         """For ordinary differential equations, of exact data or noisy ones.
 
         Linearised again with noise, which leaves more sets to be compared, three states
-        take 12 s. So systems of more states than a few have the functions that explain
+        take 10 s. So systems of more states than a few have the functions that explain
         given trajectories best, and phases only where a state was never observed, or
-        where there are more than several.
+        where there are more than several. A state that was not observed counts twice.
         """
-        are_many = is_noisy and n_states > few
+        are_many = is_noisy and n_states + is_hidden > few
         if n_states > several or (are_many and is_hidden):
             return cls(of_single_states=False)
         return cls(n_rounds=0) if are_many else cls()
