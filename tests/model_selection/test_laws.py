@@ -1,5 +1,7 @@
 """Laws of the sciences that come back from few values, by default."""
 
+import re
+
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
@@ -166,3 +168,51 @@ def test_an_exponent_that_is_estimated_leads_to_that_of_a_law():
     given = [[0.1], [9.0]], np.linspace(0, 8, 15), "n"
     text = learn(lambda t, n: 0.8 * n * (1 - (n / 5) ** 0.5), *given, noise=0.02)
     assert text == "n_t = -0.347 n^1.5 + 0.774 n"
+
+
+@pytest.mark.filterwarnings("ignore:OneStepKEqL found that")
+@pytest.mark.parametrize("seed", [0, 1])
+def test_genes_that_repress_each_other_are_found_within_noise(seed):
+    """Beside the products that each equation has at first no function is probable."""
+
+    def rate(t, s):
+        u, v = s
+        return [3 / (1 + v**2) - u, 3 / (1 + u**2) - v]
+
+    given = [[0.5, 2], [2, 0.4], [1.2, 1]], np.linspace(0, 6, 18), "uv"
+    of_u, of_v = learn(rate, *given, noise=0.02, seed=seed).splitlines()
+    number = r"-?[\d.]+"
+    assert re.fullmatch(rf"u_t = {number} 1/\({number} \+ v\^2\) - {number} u", of_u)
+    assert re.fullmatch(rf"v_t = {number} 1/\({number} \+ u\^2\) - {number} v", of_v)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:OneStepKEqL found that the data do not tell")
+@pytest.mark.parametrize("seed", [1, 2])
+def test_tanks_with_a_pump_are_found_within_noise(seed):
+    """Two roots in place of five products of the second, one beside a wave in time."""
+
+    def rate(t, s):
+        h, k = np.sqrt(s)
+        return [0.5 * (1 + np.sin(0.5 * t)) - 0.5 * h, 0.5 * h - 0.4 * k]
+
+    given = [[1, 1], [3, 0.3]], np.linspace(0, 20, 40), "hk"
+    of_h, of_k = learn(rate, *given, noise=0.02, seed=seed).splitlines()
+    assert re.fullmatch(r"h_t = -\S+ h\^0\.5 \+ \S+ \+ \S+ sin\(0\.500\d t\)", of_h)
+    assert re.fullmatch(r"k_t = \S+ h\^0\.5 - \S+ k\^0\.5", of_k)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:OneStepKEqL found that the data do not tell")
+def test_a_chain_of_reactions_of_three_substances_is_found_within_noise():
+    """Each of two enzymes is saturated; before, a sine and a root stood for them."""
+
+    def rate(t, s):
+        first, second = 2 * s[0] / (1 + s[0]), 1.2 * s[1] / (0.5 + s[1])
+        return [-first, first - second, second - 0.3 * s[2]]
+
+    given = [[4, 0.1, 0.1], [2, 1, 0.5]], np.linspace(0, 8, 25), "abc"
+    text = learn(rate, *given, noise=0.02)
+    assert re.sub(r"[\d.]+", "k", text) == (
+        "a_t = -k a/(k + a)\nb_t = k a/(k + a) - k b/(k + b)\nc_t = k b/(k + b) - k c"
+    )
