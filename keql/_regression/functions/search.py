@@ -73,16 +73,18 @@ class ElementarySearch:
                 return None
             if self.first is not None:
                 at = self.first.model.problem, *at[1:]
-        coupled, rounds = self._coupled(iterate), self.settings.n_rounds
+        coupled, settings = self._coupled(iterate), self.settings
         if self.is_stopped or (coupled is not None and coupled.error < enough):
             return coupled
-        found, more = [], self.settings.of_single_states
-        if coupled is not None and (self._has_much_noise or not more):
-            found = [self._near(coupled, enough, rounds)]
-        if more and not self.is_stopped:
-            found += [self._uncoupled(at, enough)]
-        found = [own for own in (*found, coupled) if own is not None]
-        return max(found, key=lambda own: own.score, default=None)
+        alone = settings.of_single_states
+        found = self._uncoupled(at, enough) if alone else None
+        least = -np.inf if found is None else found.score - settings.dispensable
+        if coupled is not None and coupled.score > least and not self.is_stopped:
+            if self._has_much_noise or not alone:
+                coupled = self._near(coupled, enough, settings.n_rounds) or coupled
+        return max(
+            filter(None, (found, coupled)), key=lambda own: own.score, default=None
+        )
 
     def _uncoupled(self, at, enough):
         """The best terms near the start, or those that explain the trajectories."""
@@ -98,8 +100,13 @@ class ElementarySearch:
         if self.is_stopped or best.error < enough:
             return best
         if not self._has_much_noise:
-            n_rounds = self.settings.n_rounds_along
-        return self._near(best, enough, n_rounds)
+            return self._near(best, enough, self.settings.n_rounds_along)
+        if self.first is None or self.first.error > self._missed_by_noise:
+            return best
+        if not self._is_better(best, self.first):
+            return best
+        near = self._in_rounds(*at, None, enough, self.settings.n_rounds_along)
+        return near if near is not None and near.score > best.score else best
 
     def _of_single(self, at, enough):
         """The same of a single equation.
@@ -109,9 +116,7 @@ class ElementarySearch:
         """
         n_rounds, first, met = self.settings.n_rounds, 1, enough
         if self._has_much_noise:
-            scale = PredictionScale(self.problem.learned.observations)
-            noise = scale.noise(self.problem.learned.observation_noise)
-            first, met = n_rounds, self.settings.missed * noise
+            first, met = n_rounds, self._missed_by_noise
         best = self._in_rounds(*at, None, enough, first)
         if self.is_stopped or (best is not None and best.error < met):
             return best
@@ -414,6 +419,13 @@ class ElementarySearch:
         """Noise levels (J,) in units of the size of the observations."""
         scale = PredictionScale(self.problem.learned.observations)
         return scale.noise(noise) / scale.size
+
+    @property
+    def _missed_by_noise(self):
+        """Errors of predictions from which on observations are missed."""
+        scale = PredictionScale(self.problem.learned.observations)
+        noise = scale.noise(self.problem.learned.observation_noise)
+        return self.settings.missed * noise
 
     @property
     def _has_much_noise(self):

@@ -40,8 +40,9 @@ class ElementarySettings:
         of two terms are tried with a third one.
     n_rounds : int. Linearisations. Without any, systems have the functions that explain
         given trajectories best, in one round along these.
-    n_rounds_along : int. Those of a system near the sets that explain exact data along
-        the states best: right ones are met in the first, and others cost 3 s each.
+    n_rounds_along : int. Those of a system near the sets that explain given
+        trajectories best: of exact data right ones are met in the first, and others
+        cost 3 s each.
     better : float. By which the log evidence has to rise for another linearisation.
     max_steps : int. Steps to solve for one set.
     n_resolutions : int. How often steps in time are divided where they are too long:
@@ -129,18 +130,19 @@ class ElementarySettings:
         return cls(**how, **few, **steps)
 
     @classmethod
-    def of_trajectories(cls, n_states, is_noisy, is_hidden, few=3, several=4):
+    def of_trajectories(cls, n_states, is_noisy, is_hidden, few=2, several=4):
         """For ordinary differential equations, of exact data or noisy ones.
 
         Linearised again with noise, which leaves more sets to be compared, three states
-        take 10 s. So systems of more states than a few have the functions that explain
-        given trajectories best, and phases only where a state was never observed, or
-        where there are more than several. A state that was not observed counts twice.
+        take 20 s. So systems of more states than a few have the functions that explain
+        given trajectories best, and those near them if these are more probable than
+        products; and phases only where a state was never observed, or where there are
+        more than several.
         """
-        are_many = is_noisy and n_states + is_hidden > few
+        are_many = is_noisy and n_states > few
         if n_states > several or (are_many and is_hidden):
             return cls(of_single_states=False)
-        return cls(n_rounds=0) if are_many else cls()
+        return cls(n_rounds=0, n_rounds_along=12) if are_many else cls()
 
     @classmethod
     def along_fields(cls):
