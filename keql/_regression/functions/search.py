@@ -105,7 +105,7 @@ class ElementarySearch:
             return best
         if not self._is_better(best, self.first):
             return best
-        near = self._in_rounds(*at, None, enough, self.settings.n_rounds_along)
+        near = self._in_rounds(*at, None, enough, self.settings.n_rounds_again)
         return near if near is not None and near.score > best.score else best
 
     def _of_single(self, at, enough):

@@ -40,9 +40,10 @@ class ElementarySettings:
         of two terms are tried with a third one.
     n_rounds : int. Linearisations. Without any, systems have the functions that explain
         given trajectories best, in one round along these.
-    n_rounds_along : int. Those of a system near the sets that explain given
-        trajectories best: of exact data right ones are met in the first, and others
-        cost 3 s each.
+    n_rounds_along : int. Those of a system near the sets that explain exact data along
+        the states best: right ones are met in the first, and others cost 3 s each.
+    n_rounds_again : int. Those of a noisy system without any where functions that
+        explain given trajectories are more probable than what the search starts from.
     better : float. By which the log evidence has to rise for another linearisation.
     max_steps : int. Steps to solve for one set.
     n_resolutions : int. How often steps in time are divided where they are too long:
@@ -99,6 +100,7 @@ class ElementarySettings:
     n_grown: int = 40
     n_rounds: int = 12
     n_rounds_along: int = 1
+    n_rounds_again: int = 12
     better: float = 0.1
     max_steps: int = 30
     n_resolutions: int = 6
@@ -142,7 +144,7 @@ class ElementarySettings:
         are_many = is_noisy and n_states > few
         if n_states > several or (are_many and is_hidden):
             return cls(of_single_states=False)
-        return cls(n_rounds=0, n_rounds_along=12) if are_many else cls()
+        return cls(n_rounds=0) if are_many else cls()
 
     @classmethod
     def along_fields(cls):
