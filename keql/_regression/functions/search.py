@@ -77,7 +77,9 @@ class ElementarySearch:
         if self.is_stopped or (coupled is not None and coupled.error < enough):
             return coupled
         alone = settings.of_single_states
-        found = self._uncoupled(at, enough) if alone else None
+        best = [own for own in (self.first, coupled) if own is not None]
+        best = max(best, key=lambda own: own.score, default=None)
+        found = self._uncoupled(at, best, enough) if alone else None
         least = -np.inf if found is None else found.score - settings.dispensable
         if coupled is not None and coupled.score > least and not self.is_stopped:
             if self._has_much_noise or not alone:
@@ -86,8 +88,11 @@ class ElementarySearch:
             filter(None, (found, coupled)), key=lambda own: own.score, default=None
         )
 
-    def _uncoupled(self, at, enough):
-        """The best terms near the start, or those that explain the trajectories."""
+    def _uncoupled(self, at, known, enough):
+        """The best terms near the start, or those that explain the trajectories.
+
+        known : Refined or None. The best terms so far.
+        """
         if not self.problem.learned.setup.is_system:
             return self._of_single(at, enough)
         n_rounds, [_, terms, _, iterate] = self.settings.n_rounds, at
@@ -101,9 +106,9 @@ class ElementarySearch:
             return best
         if not self._has_much_noise:
             return self._near(best, enough, self.settings.n_rounds_along)
-        if self.first is None or self.first.error > self._missed_by_noise:
+        if known is None or known.error > self._missed_by_noise:
             return best
-        if not self._is_better(best, self.first):
+        if not self._is_better(best, known):
             return best
         near = self._in_rounds(*at, None, enough, self.settings.n_rounds_again)
         return near if near is not None and near.score > best.score else best
