@@ -89,12 +89,12 @@ class SetsNear:
         """The positions of the equations that have terms on offer."""
         return sorted({*self.columns.equations.tolist()} - {-1})
 
-    def _best_of_kinds(self, ranked, most=10):
+    def _best_of_kinds(self, ranked):
         """The best (score, positions) of each kind, with the scale that suits each."""
         columns, best = self.columns, {}
         for pair in ranked:
             best.setdefault(columns.kind(pair[1]), pair)
-        first = [*best.values()][: most * self.settings.n_grown]
+        first = [*best.values()][: self.settings.n_ranked]
         return sorted(columns.scored_again(first), key=lambda pair: -pair[0])
 
     def _best_of_each_size(self, ranked):
