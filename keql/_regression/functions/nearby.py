@@ -12,6 +12,9 @@ class SetsNear:
     settings : ElementarySettings.
     has_much_noise : bool. Whether the evidence of the linearised problem tells which
         sets are worth being solved for.
+
+    Sets are tuples of positions of columns, and are given back as pairs of a list of
+    Term and their values (n,), in units of the scales.
     """
 
     def __init__(self, columns, settings, has_much_noise):
@@ -21,8 +24,9 @@ class SetsNear:
     def changed(self, is_first, most):
         """Sets with a term more or two, one less, or one exchanged, and their values.
 
-        Of less than `most` terms. The first sets, or those that are to have fewer
-        terms, may have any few products in place of those of an equation.
+        is_first : bool. Whether no set was solved for yet.
+        most : float. They have fewer terms than this. The first sets, or those that are
+            to have fewer terms, may have any few products in place of an equation's.
         """
         columns, own = self.columns, self.own
         bases = [sum(own, ())]

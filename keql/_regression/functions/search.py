@@ -39,6 +39,12 @@ from keql._regression.functions.terms import (
 )
 
 
+def _most_probable(*found):
+    """The one with the highest score of Refined or None, or None."""
+    known = (own for own in found if own is not None)
+    return max(known, key=lambda own: own.score, default=None)
+
+
 class ElementarySearch:
     """The terms of the highest evidence, elementary functions among them.
 
@@ -71,27 +77,28 @@ class ElementarySearch:
             self.first = self.solve(*at)
             if self.is_stopped:
                 return None
-            if self.first is not None:
+            if self.first is not None:  # with the noise that is found with them
                 at = self.first.model.problem, *at[1:]
         coupled, settings = self._coupled(iterate), self.settings
         if self.is_stopped or (coupled is not None and coupled.error < enough):
             return coupled
-        alone = settings.of_single_states
-        best = [own for own in (self.first, coupled) if own is not None]
-        best = max(best, key=lambda own: own.score, default=None)
-        found = self._uncoupled(at, best, enough) if alone else None
+        alone, known = settings.of_single_states, _most_probable(self.first, coupled)
+        found = self._uncoupled(at, known, enough) if alone else None
         least = -np.inf if found is None else found.score - settings.dispensable
         if coupled is not None and coupled.score > least and not self.is_stopped:
             if self._has_much_noise or not alone:
                 coupled = self._near(coupled, enough, settings.n_rounds) or coupled
-        return max(
-            filter(None, (found, coupled)), key=lambda own: own.score, default=None
-        )
+        return _most_probable(found, coupled)
 
     def _uncoupled(self, at, known, enough):
         """The best terms near the start, or those that explain the trajectories.
 
+        at : tuple. The problem, terms (a list of Term), values (n,) in units of the
+            scales, and iterate to linearise at first.
         known : Refined or None. The best terms so far.
+        enough : float. As in :meth:`run`.
+
+        Returns refined : Refined or None.
         """
         if not self.problem.learned.setup.is_system:
             return self._of_single(at, enough)
@@ -111,7 +118,7 @@ class ElementarySearch:
         if not self._is_better(best, known):
             return best
         near = self._in_rounds(*at, None, enough, self.settings.n_rounds_again)
-        return near if near is not None and near.score > best.score else best
+        return _most_probable(best, near)
 
     def _of_single(self, at, enough):
         """The same of a single equation.
@@ -147,7 +154,7 @@ class ElementarySearch:
                 return best
             near = SetsNear(columns, self.settings, self._has_much_noise)
             offers = near.changed(best is None, most)
-            if best is not None and not is_met and self.settings.n_replaced:
+            if best is not None and not is_met:
                 offers = chain(offers, near.replaced())
             found = self._best_of(problem, offers, iterate, best, enough)
             if found is None or self.is_stopped or not self._is_better(found, best):
