@@ -300,19 +300,21 @@ def sizes_of_states(state):
 def integrate_fields(
     grid, equations, boundary, forcing, sizes, n_newton=8, precision=1e-4, wild=100.0
 ):
-    """Several states of first order in time, from given boundary values (c,).
+    """Several states of one order in time, from given boundary values (c,).
 
     An array (n_steps, 4, size), or None if Newton steps, from where each time step
     starts, do not find it. Changes are in units of the sizes (size,) of the states;
     `forcing` (E + I, n_steps * 3 * n_points) and the rest are as of :func:`integrate`.
     """
     weights = np.concatenate([equation.weights for equation in equations])
-    ends = boundary[grid.size :].reshape(grid.n_steps, -1)
+    places = [grid.size, grid.order * grid.size]
+    start, slopes, ends = np.split(boundary, places)
+    ends = ends.reshape(grid.n_steps, -1)
     forcing = forcing.reshape(len(forcing), grid.n_steps, -1)
-    states, start = np.empty((grid.n_steps, 4, grid.size)), boundary[: grid.size]
-    for step in range(grid.n_steps):
+    states = np.empty((grid.n_steps, 4, grid.size))
+    for step, h in enumerate(grid.steps):
         here = grid.with_edges(grid.edges[step : step + 2])
-        unknowns = np.concatenate([[1.0], weights, start, ends[step]])
+        unknowns = np.concatenate([[1.0], weights, start, slopes, ends[step]])
         state = np.tile(start, 4)
         for _ in range(n_newton):
             given = here, equations, state, unknowns, forcing[:, step]
@@ -324,6 +326,7 @@ def integrate_fields(
             return None
         states[step] = state.reshape(4, -1)
         start = states[step, -1]
+        slopes = grid.last_slopes(states[step][..., None], h).ravel()
     return states
 
 
@@ -340,7 +343,8 @@ class LaterBoundary:
         self.points = grid.boundary[n:]
         if len(grid.states) > 1:
             self.points = PointsOfStates(self.points, grid.states_of_boundary[n:])
-            known = PointsOfStates(known, state.grid.states_of_boundary)
+            slopes = grid.rows_of_slopes, grid.axis
+            known = PointsOfStates(known, state.grid.states_of_boundary, *slopes)
             cross = known.covariance_with(self.kernel, self.points)
         elif grid.order == 2:
             known = PointsWithSlopes(known, grid.rows_of_slopes, grid.axis)

@@ -45,7 +45,7 @@ def why_not_integrated(learned, limits=None):
     if np.any(np.ptp(points, axis=0) == 0):
         return "all observations are at one time or at one place"
     axis = time_axis(setup, points.shape[1], learned.observations.periods)
-    if not setup.is_system and grows_without_bounds(learned, axis):
+    if grows_without_bounds(learned, axis):
         return "short waves would grow without bounds, as those of u_xx + u_yy = 0 do"
     return ""
 
@@ -96,8 +96,8 @@ def _why_no_fields(learned):
         return "the equations do not have one coordinate of time and one of space"
     if time_axis(setup, 2, observations.periods) is None:
         return (
-            "the equations are not one for the time derivative of each state, of order "
-            "0 or 2 to 4 in space, or of any order on a ring"
+            "the equations are not one for the first or second time derivative of each "
+            "state, of order 0 or 2 to 4 in space, or of any order on a ring"
         )
     return ""
 
@@ -116,12 +116,12 @@ def _has_forcing_everywhere(setup):
 def time_axis(setup, n_variables, periods=None):
     """Which coordinate is the time of evolution equations; None for others.
 
-    Of several equations each is solved for the first time derivative of another state.
-    The equation is of first order in time and of first to fourth order in space, or of
-    second order in time and of second to fourth order in space. In the second case the
-    known part has nothing but derivatives in time, as in u_tt = u_xx, and the unknown
-    part none of second order: u_xx + u_yy = f has no time. One or two coordinates are
-    those of space, of which several equations have one.
+    Of several equations each is solved for the highest time derivative of another
+    state, all of one order. An equation is of first order in time and of first to
+    fourth order in space, or of second order in time and of second to fourth in space.
+    In the second case the known part has nothing but derivatives in time, as in u_tt =
+    u_xx, and the unknown part none of second order: u_xx + u_yy = f has no time. One or
+    two coordinates are those of space, of which several equations have one.
 
     A ring leaves no values open, so that the order in space may be any: `periods` has
     the length of each coordinate that is one, and infinity for others (None: none is).
@@ -166,56 +166,72 @@ def _is_solved_for(orders, on_rings):
 
 
 def _are_of_evolution(setup, axis, on_ring):
-    """Whether a coordinate is the time of several equations, all of first order in it.
+    """Whether a coordinate is the time of several equations, of one order in it.
 
-    States of first order in space are left out but on a ring: which waves come in at an
-    end is not told by the sign of one speed.
+    Each is solved for the highest derivative in time of another state. States of first
+    order in space are left out but on a ring: which waves come in at an end is not told
+    by the sign of one speed.
     """
+    highest_in_time = order_in_time(setup, axis)
     evolving = []
     for terms in setup.equations:
         known = getattr(terms.known_part, "operators", [])
-        evolving += [s for L in known for s, orders, _ in L.parts if orders[axis]]
+        parts = [(s, orders) for L in known for s, orders, _ in L.parts]
+        if highest_in_time == 2 and any(orders[1 - axis] for _, orders in parts):
+            return False
+        evolving += [s for s, orders in parts if orders[axis] == highest_in_time]
     unknown = setup.operators[: setup.n_operators]
-    if np.max(_orders(unknown, 2)[:, axis], initial=0) > 0:
+    in_unknown = np.max(_orders(unknown, 2)[:, axis], initial=0)
+    if highest_in_time not in (1, 2) or in_unknown >= highest_in_time:
         return False
-    if order_in_time(setup, axis) != 1 or len(set(evolving)) != len(setup.equations):
+    if sorted(evolving) != sorted({*evolving}) or len(evolving) < len(setup.equations):
         return False
     orders = [order_in_space(setup, axis, state) for state in evolving]
-    highest = len(evolving) == len(setup.equations) and max(orders, default=0)
+    highest = max(orders, default=0)
     return bool(_is_solved_for(highest, on_ring)) and (on_ring or 1 not in orders)
 
 
 def grows_without_bounds(learned, axis, certainty=3.0):
-    """Whether an equation of second order in time is one of boundary values instead.
+    """Whether equations of second order in time are of boundary values instead.
 
     The shortest waves of u_tt = c u_xx and of u_tt = -c u_xxxx grow the faster the
     shorter they are if c is negative. It is that of the linear equation which fits the
     states of a learned model best; so many of its standard errors below zero it has to
     be. Of odd orders in space, and of first order in time, nothing is said.
     """
-    setup, equation = learned.setup, learned.equation
-    order = order_in_space(setup, axis)
-    if order_in_time(setup, axis) == 1 or order % 2:
+    if order_in_time(learned.setup, axis) == 1:
         return False
-    d, S = len(learned.variables), equation.training_features
-    operators = setup.operators[: setup.n_operators]
+    equations = zip(learned.equations, learned.targets, strict=True)
+    return any(_grows(learned, axis, *own, certainty) for own in equations)
+
+
+def _grows(learned, axis, equation, target, certainty):
+    """The same of one equation and the state whose second derivative it has."""
+    setup, d, S = learned.setup, len(learned.variables), equation.training_features
+    known, operators = equation.known_part, setup.operators[: setup.n_operators]
+    parts = [(i, *part) for i, o in enumerate(known.operators) for part in o.parts]
+    second, state = next((i, s) for i, s, a, _ in parts if a[axis] == 2)
+    order = order_in_space(setup, axis, state)
     leading = [
-        [tuple(order * (i == k) for k in range(d))] for i in range(d) if i != axis
+        [(state, tuple(order * (i == k) for k in range(d)))]
+        for i in range(d)
+        if i != axis
     ]
-    places = [i for i, o in enumerate(operators) if [a for a, _ in o.terms] in leading]
-    if not places:
+    places = [
+        i
+        for i, o in enumerate(operators)
+        if [(name, orders) for name, orders, _ in o.parts] in leading
+    ]
+    if order % 2 or not places:
         return False
     first = d + len(setup.inputs.names)
     A = np.column_stack([S[:, first : first + setup.n_operators], np.ones(len(S))])
     A = A / np.maximum(np.max(np.abs(A), axis=0), np.finfo(float).tiny)
-    target = learned.targets[0]
     found, *_ = np.linalg.lstsq(A, target, rcond=None)
     variance = np.mean((target - A @ found) ** 2)
     spread = np.sqrt(variance * np.diag(np.linalg.pinv(A.T @ A)))
-    known = equation.known_part
-    second = [max(a[axis] for a, _ in o.terms) == 2 for o in known.operators]
-    inertia = known.gradient(S[:1])[known.columns[second.index(True)], 0]
-    factors = np.array([operators[i].terms[0][1] for i in places])
+    inertia = known.gradient(S[:1])[known.columns[second], 0]
+    factors = np.array([operators[i].parts[0][2] for i in places])
     # f - Pbar = -inertia c u_xx + ...
     signs = -np.sign(inertia * factors) * (-1) ** (order // 2 + 1)
     return bool(np.any(signs * found[places] < -certainty * spread[places]))
@@ -319,7 +335,7 @@ def diffusion_in(learned, e, products):
         is_own = alone & (products[:, products.shape[1] - n + q] == 1)
         if others or name != state or order % 2 or order <= highest or not any(is_own):
             continue
-        rate = (length / (2 * np.pi)) ** order / duration
+        rate = (length / (2 * np.pi)) ** order / duration ** order_in_time(setup, axis)
         scale = unit / coefficient
         found, highest = (-1) ** (order // 2) * rate * scale * is_own, order
     return found

@@ -323,17 +323,20 @@ class EvolutionGrid:
             [self.to_slopes[:, 0], self.to_slopes[:, 1:] @ self.to_slopes]
         )
 
-    def with_slopes(self, functions):
+    def with_slopes(self, functions, first=None):
         """Values (n_steps, 4, size, m) with what each step starts from in front.
 
-        If the order is 2 this is the slope in time, times the length of the step.
+        If the order is 2 this is the slope in time, times the length of the step;
+        `first` (size, m) are the slopes at the initial time, None: those that follow
+        from the values.
         """
         if self.order == 1:
             return functions
         h = self.steps[:, None, None]
+        first = self.first_slopes(functions) if first is None else first
         starts = h * np.concatenate(
             [
-                self.first_slopes(functions)[None],
+                first[None],
                 self.last_slopes(functions[:-1], self.steps[:-1, None, None]),
             ]
         )

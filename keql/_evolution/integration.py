@@ -168,7 +168,8 @@ def linear_solution(grid, equation, state, unknowns, forcing=0.0):
     start, slopes = boundary[:n], boundary[n : grid.order * n]
     at_ends = boundary[grid.order * n :].reshape(grid.n_steps, -1)
     solution = np.empty((grid.n_steps, 4, n))
-    [(along, gradient, known_parts)] = _linearised(grid, equation, [state], [forcing])
+    linearised = _linearised(grid, equation, [state], [forcing], slopes[:, None])
+    [(along, gradient, known_parts)] = linearised
     steps = _linear_steps(grid, equation, [along], gradient, [known_parts])
     for step, (J, right, is_open) in enumerate(steps):
         h, unknown = grid.steps[step], J[:, -3 * n :].copy()
@@ -427,15 +428,14 @@ def _newton_step(grid, equation, matrices, known, forcing, moving, values):
     return np.max(np.abs(change))
 
 
-def _linearised(grid, equations, states, forcings):
+def _linearised(grid, equations, states, forcings, first=None):
     """Equations linearised at the states of functions: a triple for each of these.
 
-    The state with the slopes where steps start (n_steps, 3 + order, size), and of
-    :func:`linearised_at` the slopes and the right-hand side.
+    The state with the slopes where steps start (n_steps, 3 + order, size), `first` the
+    first of them (size, 1) or None, and what :func:`linearised_at` finds.
     """
-    equations, M = as_tuple(equations), len(states)
-    shape = grid.n_steps, 4, grid.size, 1
-    states = [grid.with_slopes(state.reshape(shape))[..., 0] for state in states]
+    equations, M, shape = as_tuple(equations), len(states), (grid.n_steps, 4, -1, 1)
+    states = [grid.with_slopes(own.reshape(shape), first)[..., 0] for own in states]
     parts = np.reshape(states, (M, grid.n_steps, -1, len(grid.states), grid.n_points))
     operators = equations[0].operators
     values = np.zeros((len(operators), M, grid.n_steps, 3, grid.n_points))

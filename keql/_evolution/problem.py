@@ -109,7 +109,8 @@ class EvolutionProblem:
         """Points of the boundary, as its prior takes them."""
         grid = self.grid
         if len(grid.states) > 1:
-            return PointsOfStates(grid.boundary, grid.states_of_boundary)
+            given = grid.boundary, grid.states_of_boundary
+            return PointsOfStates(*given, grid.rows_of_slopes, grid.axis)
         if grid.order == 1:
             return grid.boundary
         return PointsWithSlopes(grid.boundary, grid.rows_of_slopes, grid.axis)

@@ -1,6 +1,6 @@
 """The prior of initial values, of those at both ends in space, and of weights."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -95,28 +95,45 @@ class PointsOfStates:
 
     points : ndarray of shape (c, d). All of them.
     states : ndarray of shape (c,). Position of the state of each.
+    slopes : slice, default=slice(0). Which of them stand for slopes in time.
+    axis : int, default=0. The coordinate of time.
     """
 
     points: np.ndarray
     states: np.ndarray
+    slopes: slice = field(default_factory=lambda: slice(0))
+    axis: int = 0
 
     def __len__(self):
         return len(self.points)
+
+    def of(self, k):
+        """Rows of those of a state, and its points (c_k, d) or PointsWithSlopes."""
+        rows = np.flatnonzero(self.states == k)
+        points, slopes = self.points[rows], _among(rows, self.slopes)
+        if slopes.start == slopes.stop:
+            return rows, points
+        return rows, PointsWithSlopes(points, slopes, self.axis)
 
     def covariance(self, kernel):
         """Prior covariance (c, c), the kernel a StateKernels."""
         K = np.zeros((len(self), len(self)))
         for k, own in enumerate(kernel.kernels):
-            rows = np.flatnonzero(self.states == k)
-            K[np.ix_(rows, rows)] = own(self.points[rows])
+            rows, boundary = self.of(k)
+            K[np.ix_(rows, rows)] = _covariance(boundary, own)
         return K
 
     def covariance_with(self, kernel, others):
         """Prior covariance (c, n) with values at other points of states."""
         K = np.zeros((len(self), len(others)))
         for k, own in enumerate(kernel.kernels):
-            rows, columns = (np.flatnonzero(p.states == k) for p in (self, others))
-            K[np.ix_(rows, columns)] = own(self.points[rows], others.points[columns])
+            rows, boundary = self.of(k)
+            columns, points = others.of(k)
+            if isinstance(boundary, PointsWithSlopes):
+                part = boundary.covariance_with(own, points)
+            else:
+                part = own(boundary, points)
+            K[np.ix_(rows, columns)] = part
         return K
 
 
@@ -124,11 +141,15 @@ def points_at(boundary, places):
     """Some points of the boundary, at sorted positions that include those of slopes."""
     if isinstance(boundary, np.ndarray):
         return boundary[places]
+    kept = {"points": boundary.points[places]}
     if isinstance(boundary, PointsOfStates):
-        return PointsOfStates(boundary.points[places], boundary.states[places])
-    first, last = boundary.slopes.start, boundary.slopes.stop
-    slopes = slice(*np.searchsorted(places, [first, last]))
-    return PointsWithSlopes(boundary.points[places], slopes, boundary.axis)
+        kept["states"] = boundary.states[places]
+    return replace(boundary, slopes=_among(places, boundary.slopes), **kept)
+
+
+def _among(places, own):
+    """The slice of those of sorted positions that are within a slice."""
+    return slice(*np.searchsorted(places, [own.start or 0, own.stop]))
 
 
 class Covariances:
@@ -279,10 +300,8 @@ class CovariancesOfStates:
     def __init__(self, boundary, kernel):
         if isinstance(boundary, PointsOfStates):
             kernels = kernel.kernels
-            self.blocks = [
-                np.flatnonzero(boundary.states == k) for k in range(len(kernels))
-            ]
-            own = [boundary.points[rows] for rows in self.blocks]
+            pairs = (boundary.of(k) for k in range(len(kernels)))
+            self.blocks, own = zip(*pairs, strict=True)
         else:
             kernels, self.blocks, own = [kernel], [slice(None)], [boundary]
         self._parts = list(map(_covariances, own, kernels))
