@@ -33,6 +33,9 @@ class ForecastLimits:
     accuracy : float. Largest difference to steps of twice the length, in units of the
         size of the state; above the errors of the Newton steps. Those of the order 5 of
         the method make the forecast 30 times as accurate.
+    part_of_noise : float. Or this part of the least noise of observations, if that is
+        more: waves come with slopes as rough as the steps that they were found with,
+        and shorter steps follow what is rough.
     halvings : int. How often steps are halved; first they are twice the longest of the
         fit.
     steps : int. The most of them: what both ends leave open in all takes memory that
@@ -41,6 +44,7 @@ class ForecastLimits:
     """
 
     accuracy: float = 1e-6
+    part_of_noise: float = 2e-3
     halvings: int = 6
     steps: int = 500
     window: int = 20
@@ -217,7 +221,9 @@ class Forecast:
         Steps are halved until the state does not depend on their length.
         """
         grid, coarse = self.state.grid, None
-        sizes, begin = sizes_of_states(self.state), grid.edges[-1]
+        least = self.limits.part_of_noise * np.min(self.state.prior.noise)
+        accuracy = self.limits.accuracy * sizes_of_states(self.state)
+        allowed, begin = np.maximum(accuracy, least), grid.edges[-1]
         n = int(np.ceil((until - begin) / (2 * np.max(grid.steps))))
         counts = [n * 2**k for k in range(self.limits.halvings + 1)]
         counts = [n for n in counts if n <= self.limits.steps]
@@ -226,8 +232,7 @@ class Forecast:
             later = LaterBoundary(self.state, grid.with_edges(edges))
             fine = self._solve(later)
             if fine is not None and coarse is not None:
-                difference = np.abs(fine[1::2, -1] - coarse[:, -1]) / sizes
-                if np.max(difference) < self.limits.accuracy:
+                if np.all(np.abs(fine[1::2, -1] - coarse[:, -1]) < allowed):
                     return later, fine
             coarse = fine
         most = max(counts, default=n)
