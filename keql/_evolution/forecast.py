@@ -33,9 +33,10 @@ class ForecastLimits:
     accuracy : float. Largest difference to steps of twice the length, in units of the
         size of the state; above the errors of the Newton steps. Those of the order 5 of
         the method make the forecast 30 times as accurate.
-    part_of_noise : float. Or this part of the least noise of observations, if that is
-        more: waves come with slopes as rough as the steps that they were found with,
-        and shorter steps follow what is rough.
+    part_of_noise, slow : float. Or this part of the least noise of observations, once
+        half of the steps' length leaves more than the part `slow` of that difference:
+        waves have slopes as rough as the steps that they were found with, and shorter
+        ones follow what is rough.
     halvings : int. How often steps are halved; first they are twice the longest of the
         fit.
     steps : int. The most of them: what both ends leave open in all takes memory that
@@ -44,7 +45,8 @@ class ForecastLimits:
     """
 
     accuracy: float = 1e-6
-    part_of_noise: float = 2e-3
+    part_of_noise: float = 1e-2
+    slow: float = 0.5
     halvings: int = 6
     steps: int = 500
     window: int = 20
@@ -220,21 +222,23 @@ class Forecast:
 
         Steps are halved until the state does not depend on their length.
         """
-        grid, coarse = self.state.grid, None
-        least = self.limits.part_of_noise * np.min(self.state.prior.noise)
-        accuracy = self.limits.accuracy * sizes_of_states(self.state)
-        allowed, begin = np.maximum(accuracy, least), grid.edges[-1]
+        grid, limits, coarse, before = self.state.grid, self.limits, None, np.inf
+        sizes, begin = sizes_of_states(self.state), grid.edges[-1]
+        noise = limits.part_of_noise * np.min(self.state.prior.noise)
         n = int(np.ceil((until - begin) / (2 * np.max(grid.steps))))
-        counts = [n * 2**k for k in range(self.limits.halvings + 1)]
-        counts = [n for n in counts if n <= self.limits.steps]
+        counts = [n * 2**k for k in range(limits.halvings + 1)]
+        counts = [n for n in counts if n <= limits.steps]
         for n in counts:
             edges = np.linspace(begin, until, n + 1)
             later = LaterBoundary(self.state, grid.with_edges(edges))
-            fine = self._solve(later)
+            fine, change = self._solve(later), np.inf
             if fine is not None and coarse is not None:
-                if np.all(np.abs(fine[1::2, -1] - coarse[:, -1]) < allowed):
+                changes = np.abs(fine[1::2, -1] - coarse[:, -1])
+                change = np.max(changes / sizes)
+                is_rough = change > limits.slow * before and np.max(changes) < noise
+                if change < limits.accuracy or is_rough:
                     return later, fine
-            coarse = fine
+            coarse, before = fine, change
         most = max(counts, default=n)
         raise SimulationError(
             f"the equation cannot be integrated to {until:g} in {most} steps: its "

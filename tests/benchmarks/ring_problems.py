@@ -23,7 +23,7 @@ def fields_on_ring(equations, initial, t_end, derivatives, n=150, **how):
     """Polynomial equations of fields of period 2 pi, seen at n scattered points.
 
     equations : dict. By state the terms of u_t, {term: coefficient}; or those of u_tt
-        under "u_tt".
+        under "u_tt", and so of all states.
     initial : sequence of callable. The states at time 0, and u_t there if it is u_tt.
     derivatives : sequence of str. What may be in the equations: "", "x", "xx", ... of
         all states, and "t".
@@ -57,13 +57,13 @@ def fields_on_ring(equations, initial, t_end, derivatives, n=150, **how):
 
 def _solution(equations, initial, t_end, length=2 * np.pi, window=None, n_modes=128):
     """Values of all states at points, their names and those of the known parts."""
-    is_wave = [*equations] == ["u_tt"]
-    names = ["u"] if is_wave else [*equations]
+    is_wave = all(name.endswith("_tt") for name in equations)
+    names = [name.removesuffix("_tt") for name in equations]
     x = length * np.arange(n_modes) / n_modes
     wave = 2j * np.pi / length * np.fft.rfftfreq(n_modes, 1 / n_modes)
     keep = np.arange(len(wave)) <= n_modes // 3
     columns = [f"{u}_{k * 'x'}" if k else u for u in names for k in range(5)]
-    columns += ["u_t"] * is_wave
+    columns += [f"{u}_t" for u in names if is_wave]
     products = [
         [(parse_monomial(term, columns), c) for term, c in own.items()]
         for own in equations.values()
@@ -72,13 +72,14 @@ def _solution(equations, initial, t_end, length=2 * np.pi, window=None, n_modes=
     def rate(_, z):
         modes = np.fft.rfft(z.reshape(len(initial), n_modes))
         D = [np.fft.irfft(wave**k * u, n_modes) for u in modes for k in range(5)]
-        D = [*D[: 5 * len(names)], *D[5 * len(names) :: 5]]
+        slopes = D[5 * len(names) :: 5]
+        D = [*D[: 5 * len(names)], *slopes]
         parts = [
             sum(c * np.prod(np.power(np.transpose(D), p), axis=1) for p, c in own)
             for own in products
         ]
         smooth = np.fft.irfft(keep * np.fft.rfft(parts), n_modes)
-        return np.concatenate([D[-1], *smooth] if is_wave else smooth)
+        return np.concatenate([*slopes, *smooth])
 
     start = np.concatenate([own(x) for own in initial])
     how = {"dense_output": True, "rtol": 1e-10, "atol": 1e-11}
@@ -92,7 +93,7 @@ def _solution(equations, initial, t_end, length=2 * np.pi, window=None, n_modes=
         states = np.real(np.einsum("im,ism->is", phases, modes))
         return states if len(names) > 1 else states[:, 0]
 
-    return truth, names, ("u_tt",) if is_wave else tuple(f"{u}_t" for u in names)
+    return truth, names, tuple(f"{u}_{'tt' if is_wave else 't'}" for u in names)
 
 
 def _cosine(mean, *parts):
@@ -115,8 +116,22 @@ def attracted(strength, diffusion, size, t_end):
     return fields_on_ring(equations, initial, t_end, ("", "x", "xx"))
 
 
+def coupled_waves(**how):
+    """Two fields of Klein and Gordon, each of which adds to the mass of the other."""
+    equations = {
+        "u_tt": {"u_xx": 1, "u": -1, "u v^2": -1},
+        "v_tt": {"v_xx": 1, "v": -1, "u^2 v": -1},
+    }
+    initial = (*TWO_WAVES, AT_REST, AT_REST)
+    return fields_on_ring(equations, initial, 3.0, ("", "xx"), **how)
+
+
 THIRD, FOURTH = ("", "x", "xx", "xxx"), ("", "x", "xx", "xxxx")
 AT_REST = _cosine(0.0)
+TWO_WAVES = (
+    _cosine(0.0, (1, 0.6, 0.0), (2, 0.4, 1.0), (3, -0.2, 2.0)),
+    _cosine(0.0, (1, 0.6, 0.5), (2, 0.4, 2.0), (3, -0.2, 1.0)),
+)
 PROBLEMS = {
     "three species": lambda: fields_on_ring(
         {
@@ -219,6 +234,18 @@ PROBLEMS = {
         (_cosine(0.0, (1, 0.5, 0.0), _sine(2, 0.2)), AT_REST),
         3.0,
         FOURTH,
+    ),
+    "coupled waves": lambda: coupled_waves(),
+    "window coupled waves": lambda: coupled_waves(window=WINDOW),
+    "damped pair": lambda: fields_on_ring(
+        {
+            "u_tt": {"u_xx": 1, "v": -1, "u_t": -0.4},
+            "v_tt": {"v_xx": 0.6, "u_t": 0.3, "v_t": -0.3},
+        },
+        (*TWO_WAVES, AT_REST, AT_REST),
+        3.0,
+        ("", "t", "xx"),
+        window=WINDOW,
     ),
     "window cahn hilliard": lambda: fields_on_ring(
         {"u": {"u u_x^2": 1.2, "u^2 u_xx": 0.6, "u_xx": -0.2, "u_xxxx": -0.02}},
