@@ -28,6 +28,7 @@ from keql.model_selection._terms._linearised import LinearisedTermSearch
 from keql.model_selection._terms._settings import TrajectorySearchSettings
 from keql.model_selection._terms._trajectories import (
     CompetingSteps,
+    SettlingSteps,
     TrajectoriesFound,
     fit_trajectories,
     search_trajectories,
@@ -252,13 +253,37 @@ def test_steps_are_given_up_where_no_score_that_counts_is_ahead(scores, n_steps)
         for score in scores
     ]
     for model in models:
-        model.step = lambda _: ("there", 0.0)
+        model.step, model.loss = lambda _: ("there", 0.0), 0.0
     steps = CompetingSteps(1e-9, score=lambda model: model.score, max_iter=10)
     assert {steps.advance(model) for model in models} == {("there", None)}
     steps = replace(steps, least=0.0, changes=[], scores=[])
     stops = [steps.advance(model)[1] for model in models]
     first = next((i + 1 for i, stop in enumerate(stops) if stop), None)
     assert first == n_steps and {*stops} <= {None, Stop.BEATEN}
+
+
+@pytest.mark.parametrize(
+    ("losses", "stop", "ends"),
+    [
+        ([90.0, *8 * [3.0, 5.0]], Stop.MAX_ITER, Stop.CONVERGED),
+        ([90.0, *8 * [3.0, 5.0]], Stop.NO_PROGRESS, Stop.CONVERGED),
+        ([90.0, *8 * [3.0, 5.0]], Stop.KEYBOARD, Stop.KEYBOARD),
+        ([90.0, *8 * [3.0, 9.0]], Stop.MAX_ITER, Stop.MAX_ITER),
+        (7 * [3.0], Stop.MAX_ITER, Stop.MAX_ITER),
+    ],
+)
+def test_steps_have_settled_if_their_evidence_has(losses, stop, ends):
+    """Whatever the states do: here they change by as much in every step."""
+    problem = SimpleNamespace(change=lambda *_: 1.0, evaluate=lambda _: "there")
+    problem.interpolate = lambda here, there, part: there
+    here = SimpleNamespace(iterate=None)
+    steps = SettlingSteps(1e-9, settled=5.0)
+    for loss in losses:
+        model = SimpleNamespace(problem=problem, evaluation=here, loss=loss)
+        model.step = lambda _: ("there", 0.0)
+        steps.advance(model)
+    assert steps.settled_or(stop) is ends
+    assert replace(steps, settled=0.0).settled_or(stop) is stop
 
 
 @pytest.mark.parametrize(

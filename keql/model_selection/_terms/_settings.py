@@ -31,6 +31,8 @@ class TrajectorySearchSettings:
         units of the loop's tolerance.
     part : float. The same in units of the noise, if that is more: with terms that the
         data hardly tell apart the last steps are long in coming, and say nothing.
+    settled : float. Steps that do not end have converged if the log evidence of the
+        last ones differs by less than this: very strong evidence is more.
     n_resolutions : int. How often steps in time are divided where they are too long.
     hopeless, lost : float. Error of predictions, in standard deviations of the
         observations, from which on the search is given up: of any best terms so far,
@@ -68,6 +70,7 @@ class TrajectorySearchSettings:
     max_steps: int = 150
     tol: float = 0.1
     part: float = 3e-3
+    settled: float = 0.0
     n_resolutions: int = 3
     hopeless: float = 0.9
     lost: float = 0.6
@@ -101,4 +104,5 @@ class TrajectorySearchSettings:
         """
         more = {"stays": True, "n_simpler": 3}
         grid = (10, 40) if are_noisy else (20, 40)
-        return cls(max_steps=15, tol=30.0, part=3e-2, first_grid=grid, **more)
+        given = {"max_steps": 15, "tol": 30.0, "part": 3e-2, "settled": 5.0}
+        return cls(**given, first_grid=grid, **more)

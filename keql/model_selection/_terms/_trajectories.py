@@ -148,7 +148,36 @@ def units_of_noise(learned):
 
 
 @dataclass
-class CompetingSteps(RelaxedSteps):
+class SettlingSteps(RelaxedSteps):
+    """Relaxed steps that may have settled where they do not converge.
+
+    Of exact fields observations leave directions open in which full steps go round for
+    ever: states change by a hundred times the noise there, the evidence by a few units.
+
+    settled, n_last : float, int. They have settled if the losses of the last so many
+        linear models differ by less than that.
+    """
+
+    settled: float = 0.0
+    n_last: int = 8
+    losses: list = field(default_factory=list)
+
+    def advance(self, model):
+        """Take the step: the evaluation there, and why to stop, if so."""
+        self.losses.append(model.loss)
+        return super().advance(model)
+
+    def settled_or(self, stop):
+        """Why steps ended, or that they have converged, as their evidence has."""
+        last = self.losses[-self.n_last :]
+        has_ended = stop in (Stop.MAX_ITER, Stop.NO_PROGRESS)
+        is_enough = has_ended and len(last) == self.n_last
+        is_settled = is_enough and max(last) - min(last) < self.settled
+        return Stop.CONVERGED if is_settled else stop
+
+
+@dataclass
+class CompetingSteps(SettlingSteps):
     """Relaxed steps that end where they cannot lead to a score that counts.
 
     score : callable. The score of a linear model: the higher, the better.
@@ -192,10 +221,11 @@ def solve_trajectories(learned, context, settings, problem, start, rivals=None):
     part = settings.part * scale.noise(problem.prior.noise) / scale.size
     tol = max(settings.tol * context.settings.tol, part)
     max_iter = min(settings.max_steps, context.settings.max_iter)
-    control = RelaxedSteps(tol)
+    control = SettlingSteps(tol, settled=settings.settled)
     if rivals:
         score, least = rivals
-        control = CompetingSteps(tol, score=score, least=least, max_iter=max_iter)
+        given = {"score": score, "least": least, "max_iter": max_iter}
+        control = CompetingSteps(tol, settled=settings.settled, **given)
     result = minimise(
         problem,
         start,
@@ -205,4 +235,7 @@ def solve_trajectories(learned, context, settings, problem, start, rivals=None):
     )
     if result is not None and result.interrupted and result.model is None:
         raise KeyboardInterrupt  # there is nothing to keep, and this is no failure
-    return None if result is None or result.model is None else result
+    if result is None or result.model is None:
+        return None
+    result.stop = control.settled_or(result.stop)
+    return result
