@@ -155,7 +155,7 @@ class SettlingSteps(RelaxedSteps):
     ever: states change by a hundred times the noise there, the evidence by a few units.
 
     settled, n_last : float, int. They have settled if the losses of the last so many
-        linear models differ by less than that.
+        linear models differ by less than that; 0: they never have.
     """
 
     settled: float = 0.0
@@ -164,7 +164,8 @@ class SettlingSteps(RelaxedSteps):
 
     def advance(self, model):
         """Take the step: the evaluation there, and why to stop, if so."""
-        self.losses.append(model.loss)
+        if self.settled > 0:
+            self.losses.append(model.loss)
         return super().advance(model)
 
     def settled_or(self, stop):
