@@ -17,7 +17,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import linalg
 
-from keql._evolution.boundary.prior import PointsOfStates, PointsWithSlopes
+from keql._evolution.boundary.prior import (
+    PointsOfStates,
+    boundary_points,
+    covariance_with,
+)
 from keql._evolution.fronts.integration import solution, solutions
 from keql._evolution.integration import integrate
 from keql._evolution.known import known_at
@@ -348,18 +352,11 @@ class LaterBoundary:
 
     def __init__(self, state, grid):
         self.grid, self.kernel = grid, state.prior.kernel
-        known, n = state.grid.boundary, grid.order * grid.size
+        known, n = boundary_points(state.grid), grid.order * grid.size
         self.points = grid.boundary[n:]
         if len(grid.states) > 1:
             self.points = PointsOfStates(self.points, grid.states_of_boundary[n:])
-            slopes = grid.rows_of_slopes, grid.axis
-            known = PointsOfStates(known, state.grid.states_of_boundary, *slopes)
-            cross = known.covariance_with(self.kernel, self.points)
-        elif grid.order == 2:
-            known = PointsWithSlopes(known, grid.rows_of_slopes, grid.axis)
-            cross = known.covariance_with(self.kernel, self.points)
-        else:
-            cross = self.kernel(known, self.points)
+        cross = covariance_with(known, self.kernel, self.points)
         self._own = state.prior.covariance(self.points)
         self._factor = cholesky(state.prior.covariance(known))
         self._explained = solve_lower(self._factor, cross)

@@ -187,7 +187,7 @@ def _are_of_evolution(setup, axis, on_ring):
     in_unknown = np.max(_orders(unknown, 2)[:, axis], initial=0)
     if highest_in_time not in (1, 2) or in_unknown >= highest_in_time:
         return False
-    if sorted(evolving) != sorted({*evolving}) or len(evolving) < len(setup.equations):
+    if not len({*evolving}) == len(evolving) == len(setup.equations):
         return False
     orders = [order_in_space(setup, axis, state) for state in evolving]
     allowed = {0, 2, 3, 4} if highest_in_time == 1 else {0, 2}

@@ -23,11 +23,7 @@ from itertools import zip_longest
 import numpy as np
 from scipy.sparse import vstack
 
-from keql._evolution.boundary.prior import (
-    PointsOfStates,
-    PointsWithSlopes,
-    boundary_priors,
-)
+from keql._evolution.boundary.prior import boundary_points, boundary_priors
 from keql._evolution.boundary.regression import BoundaryValueRegression
 from keql._evolution.form import order_along, order_in_time, time_axis
 from keql._evolution.fronts.integration import effects_on_observations, rates, solution
@@ -107,13 +103,7 @@ class EvolutionProblem:
     @property
     def boundary(self):
         """Points of the boundary, as its prior takes them."""
-        grid = self.grid
-        if len(grid.states) > 1:
-            given = grid.boundary, grid.states_of_boundary
-            return PointsOfStates(*given, grid.rows_of_slopes, grid.axis)
-        if grid.order == 1:
-            return grid.boundary
-        return PointsWithSlopes(grid.boundary, grid.rows_of_slopes, grid.axis)
+        return boundary_points(self.grid)
 
     @cached_property
     def sizes(self):

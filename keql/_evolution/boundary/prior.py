@@ -129,12 +129,18 @@ class PointsOfStates:
         for k, own in enumerate(kernel.kernels):
             rows, boundary = self.of(k)
             columns, points = others.of(k)
-            if isinstance(boundary, PointsWithSlopes):
-                part = boundary.covariance_with(own, points)
-            else:
-                part = own(boundary, points)
-            K[np.ix_(rows, columns)] = part
+            K[np.ix_(rows, columns)] = covariance_with(boundary, own, points)
         return K
+
+
+def boundary_points(grid):
+    """Points (c, d) of the boundary of an EvolutionGrid, as their prior takes them."""
+    if len(grid.states) > 1:
+        given = grid.boundary, grid.states_of_boundary
+        return PointsOfStates(*given, grid.rows_of_slopes, grid.axis)
+    if grid.order == 1:
+        return grid.boundary
+    return PointsWithSlopes(grid.boundary, grid.rows_of_slopes, grid.axis)
 
 
 def points_at(boundary, places):
@@ -285,6 +291,13 @@ def _covariance(boundary, kernel):
     if isinstance(boundary, np.ndarray):
         return kernel(boundary)
     return boundary.covariance(kernel)
+
+
+def covariance_with(boundary, kernel, points):
+    """The same (c, n) with values at other points (n, d), or PointsOfStates."""
+    if isinstance(boundary, np.ndarray):
+        return kernel(boundary, points)
+    return boundary.covariance_with(kernel, points)
 
 
 class CovariancesOfStates:
