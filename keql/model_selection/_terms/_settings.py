@@ -101,8 +101,10 @@ class TrajectorySearchSettings:
 
         Kernels and noise, found anew in each, are known to some digits only. Noisy
         fields begin with half of the steps in time, which are short enough for most.
+        Their steps have to converge: states of two noisy species that had settled were
+        not resolved.
         """
         more = {"stays": True, "n_simpler": 3}
-        grid = (10, 40) if are_noisy else (20, 40)
-        given = {"max_steps": 15, "tol": 30.0, "part": 3e-2, "settled": 5.0}
+        grid, settled = ((10, 40), 0.0) if are_noisy else ((20, 40), 5.0)
+        given = {"max_steps": 15, "tol": 30.0, "part": 3e-2, "settled": settled}
         return cls(**given, first_grid=grid, **more)
