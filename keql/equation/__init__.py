@@ -22,7 +22,7 @@ from keql.equation._known import (
     bind_known_parts,
     make_known_part,
 )
-from keql.equation._learned import LearnedEquation
+from keql.equation._learned import LearnedEquation, rms_std
 from keql.equation._monomials import (
     are_monomials,
     averaged,

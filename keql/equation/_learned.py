@@ -8,6 +8,8 @@ import numpy as np
 
 from keql._numerics.arguments import as_rows, in_short
 from keql._numerics.extrapolation import coverage_ratio
+from keql._numerics.linalg import rms
+from keql._numerics.memory import in_chunks
 from keql._observations.inputs import input_columns
 from keql.equation._basis import PolynomialBasis, WeightPosterior
 from keql.equation._ode import simulate
@@ -367,3 +369,14 @@ class LearnedEquation(ReadableEquation):
                 f"features: {', '.join(names)}."
             )
         return S
+
+
+def rms_std(equation, S):
+    """Root mean square of the standard deviations of P at the rows of S (n, d + Q).
+
+    Features of 700,000 points would take gigabytes at once.
+    """
+    parts = in_chunks(S, len(equation.posterior.weights), copies=8)
+    return rms(
+        np.concatenate([equation.posterior.std(equation.basis(s)) for s in parts])
+    )

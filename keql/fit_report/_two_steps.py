@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from keql._numerics.linalg import rms
+from keql.equation import rms_std
 from keql.fit_report._describe import SearchSummary, examine
 from keql.fit_report._given import pulled_to_zero
 from keql.fit_report._identify import dependent_terms
@@ -126,7 +126,7 @@ def _uncertain(name, size, equation, criteria):
     if equation.posterior is None:
         return []
     S = equation.training_features[:, : equation.n_unknown_features]
-    part = rms(equation.posterior.std(equation.basis(S))) / size
+    part = rms_std(equation, S) / size
     if part <= criteria.uncertain:
         return []
     return [

@@ -6,7 +6,7 @@ import numpy as np
 
 from keql._evolution.form import count_initial_values
 from keql._numerics.linalg import rms, size_or_one
-from keql.equation import number, terms_of
+from keql.equation import number, rms_std, terms_of
 from keql.fit_report._report import multiple, percent
 
 
@@ -128,7 +128,7 @@ def uncertain(learned, most, factor=1.0, named=1.5):
             continue
         S = equation.training_features[:, : equation.n_unknown_features]
         size = size_or_one(equation.basis.values(S, equation.weights))
-        part = factor * rms(equation.posterior.std(equation.basis(S))) / size
+        part = factor * rms_std(equation, S) / size
         if part > most:
             name = f" {terms.name}" if learned.setup.is_system else ""
             why = ""

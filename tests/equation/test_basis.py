@@ -1,6 +1,7 @@
 """Orthonormal features of the equation's RKHS."""
 
 import pickle
+from types import SimpleNamespace
 
 import autograd.numpy as anp
 import numpy as np
@@ -15,9 +16,11 @@ from keql.equation._basis import (
     InducingBasis,
     NoUnknownPart,
     PolynomialBasis,
+    regression_posterior,
     regression_rows,
     with_slopes,
 )
+from keql.equation._learned import rms_std
 from keql.equation._setup import make_basis
 from keql.kernels import (
     RBF,
@@ -356,3 +359,22 @@ def test_values_of_smooth_functions_lose_few_digits():
     again = pickle.loads(pickle.dumps(basis))
     assert again.n_drawn == 400
     assert_array_equal(again.points, basis.points)
+
+
+def test_the_spread_of_an_equation_is_found_in_chunks():
+    """Features of all of many rows at once would take gigabytes."""
+    rng, sizes = np.random.RandomState(0), []
+    S = rng.uniform(-1, 1, size=(5_000, 1))
+    basis = InducingBasis(RBF(0.5), np.linspace(-1, 1, 6)[:, None])
+    posterior = regression_posterior(basis(S[:9]), S[:9, 0], 0.1, np.zeros(6))
+
+    def counted(rows):
+        sizes.append(len(rows))
+        return basis(rows)
+
+    equation = SimpleNamespace(posterior=posterior, basis=counted)
+    with config_context(working_memory=0.2):
+        spread = rms_std(equation, S)
+    assert len(sizes) > 4
+    assert max(sizes) * 4 * 6 * 8 < 0.2 * 2**20
+    assert spread == pytest.approx(np.mean(posterior.std(basis(S)) ** 2) ** 0.5)

@@ -11,7 +11,7 @@ import numpy as np
 
 from keql._numerics.linalg import rms, size_or_one
 from keql._regression.hidden import hidden_operators, involves
-from keql.equation import terms_of
+from keql.equation import rms_std, terms_of
 from keql.model_selection._terms._fewer import most_probable
 
 
@@ -37,7 +37,7 @@ def uncertainty_of_terms(fit):
         known = S[:, :n_columns]
         if involves(terms, S, S.shape[1] - len(setup.operators), hidden):
             continue
-        variance = rms(own[e].posterior.std(own[e].basis(known))) ** 2
+        variance = rms_std(own[e], known) ** 2
         variance += _variance_between(steps.values(), e, learned[e], S)
         size = size_or_one(learned[e].unknown_part(S))
         parts[terms.name] = variance**0.5 / size
