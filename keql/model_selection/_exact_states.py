@@ -45,12 +45,14 @@ class ExactSearch(TrajectorySearch):
     wave : Fit or None. Exact states of a single travelling wave, if data are of one.
     spreads : bool. Whether a diffusion has led to better states, or may.
     varies : bool. Whether coefficients that vary meet data that others miss.
+    joint_failed : bool. Whether states of joint fits with all terms led to none that
+        meet exact data.
     """
 
     def __init__(self, two_step, table, context):
         super().__init__(two_step, table, context)
         self.direct, self.spread, self.wave = {}, {}, None
-        self.spreads, self.varies = True, False
+        self.spreads, self.varies, self.joint_failed = True, False, False
 
     def run(self):
         """The best fit with exact states, or None."""
@@ -147,6 +149,7 @@ class ExactSearch(TrajectorySearch):
             if self.in_doubt(self._with_all_terms(hypothesis)[1][0].error):
                 continue
             fit = self._trajectories_from(compare_lengths, hypothesis, None)
+            self.joint_failed = not self.sees_noise
             if fit is not None and fit.result.interrupted:
                 return self.so_far.stopped(fit.result.stop) if self.so_far else fit
             if fit is not None and self._misses_nothing(fit):
@@ -396,7 +399,10 @@ class ExactSearch(TrajectorySearch):
         return self.direct[hypothesis.name]
 
     def from_joint_fit(self, family, fit):
-        """Exact states from those of a joint fit; None if there are none."""
+        """Exact states from those of a joint fit; None if there are none.
+
+        Where such states led nowhere before, few terms are tried but those of the fit.
+        """
         if self.table.exact.why_not or fit.result.interrupted:
             return None
         if self.is_in_time:
@@ -404,10 +410,12 @@ class ExactSearch(TrajectorySearch):
             return self._or_driven(fit_trajectories(*given), at_last=True)
         name = f"exact states, {family.hypothesis.name}"
         hypothesis = replace(family.hypothesis, constraint="integration", name=name)
-        found = fit_hypothesis(hypothesis, family.two_step, self.context, fit.learned)
-        return self._or_cubic_from(family, fit, found)
+        few = TermSearchSettings.of_failed_states() if self.joint_failed else None
+        given = family.two_step, self.context, fit.learned, few
+        found = fit_hypothesis(hypothesis, *given)
+        return self._or_cubic_from(family, fit, found, few)
 
-    def _or_cubic_from(self, family, fit, found):
+    def _or_cubic_from(self, family, fit, found, settings):
         """Exact states or None, or those of a cubic equation that meet the data.
 
         They are tried where a quadratic one does not: states of its joint fit may be
@@ -418,6 +426,6 @@ class ExactSearch(TrajectorySearch):
         left = row.why_not or is_wider or hypothesis.n_terms is None
         if left or self.in_doubt(fit.error) or self._is_found(found):
             return found
-        given = self.two_steps(row.hypothesis), self.context, fit.learned
+        given = self.two_steps(row.hypothesis), self.context, fit.learned, settings
         cubic = or_stopped(found, fit_hypothesis, row.hypothesis, *given)
         return cubic if self._is_found(cubic) else found

@@ -401,7 +401,8 @@ class _Search:
         """Exact states from those of a joint fit of a polynomial, or None.
 
         They are not looked for again from a joint fit with equal terms that predicts no
-        clearly better than one which has led to some.
+        clearly better than one which has led to some, or to none where joint fits with
+        all terms did not.
         """
         if self.for_terms:
             return None
@@ -410,7 +411,8 @@ class _Search:
             return self.exact.from_joint_fit(family, fit)
         terms = family.hypothesis.name, frozenset(fit.term_names)
         error, exact = self.from_terms.get(terms, (np.inf, None))
-        if exact is not None and fit.error > self.criteria.clearly_better * error:
+        is_known = exact is not None or self.exact.joint_failed
+        if is_known and fit.error > self.criteria.clearly_better * error:
             return exact
         exact = self.exact.from_joint_fit(family, fit)
         self.from_terms[terms] = fit.error, exact

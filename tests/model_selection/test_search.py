@@ -36,6 +36,7 @@ from keql.model_selection._search import (
 )
 from keql.model_selection._selection import Selection
 from keql.model_selection._state_kernels import KernelCandidate, WarmStart
+from keql.model_selection._terms._evolution import TermSearchSettings
 from keql.model_selection._terms._fewer import TermsStep
 from keql.model_selection._terms._trajectories import TrajectoriesFound
 from keql.operators import identity_of, parse_operator
@@ -597,23 +598,47 @@ def test_exact_states_that_explain_noisy_data_with_fewer_terms(
 
 
 @pytest.mark.parametrize(
-    "part, terms, first, again",
+    "part, terms, first, failed, again",
     [
-        (0.9, "u", 0.1, False),
-        (0.5, "u", 0.1, True),  # clearly better states
-        (0.9, "v", 0.1, True),
-        (0.9, "u", None, True),  # none were found
+        (0.9, "u", 0.1, False, False),
+        (0.5, "u", 0.1, False, True),  # clearly better states
+        (0.9, "v", 0.1, False, True),
+        (0.9, "u", None, False, True),  # none were found
+        (0.9, "u", None, True, False),  # nor were any with all terms
+        (0.5, "u", None, True, True),
     ],
 )
 def test_exact_states_from_a_joint_fit_like_another_one(
-    part, terms, first, again, monkeypatch
+    part, terms, first, failed, again, monkeypatch
 ):
     found = [None if first is None else Found(first), Found(0.01)]
     search, _ = make_search(monkeypatch, iter(found))
+    search.exact.joint_failed = failed
     family, joint, other = FakeFamily([]), Found(0.05), Found(part * 0.05)
     other.term_names = [terms]
     assert search._exact_from(family, joint) is found[0]
     assert search._exact_from(family, other) is found[int(again)]
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+def test_few_terms_are_tried_where_joint_fits_failed(noise, monkeypatch):
+    search, _ = make_search(monkeypatch)
+    exact, asked = search.exact, []
+    exact.two_step.observation_noise = np.array([noise])
+    monkeypatch.setattr(
+        _exact_states, "fit_hypothesis", lambda *given: asked.append(given[-1])
+    )
+    monkeypatch.setattr(ExactSearch, "_joint_degrees", [Hypothesis()])
+    monkeypatch.setattr(ExactSearch, "_trajectories_from", lambda *_: None)
+    rough = None, [SimpleNamespace(error=0.01)]
+    monkeypatch.setattr(ExactSearch, "_with_all_terms", lambda *_: rough)
+    family, joint = FakeFamily([]), Found(0.01)
+    exact.from_joint_fit(family, joint)
+    assert exact._from_joint_fits() is None
+    exact.from_joint_fit(family, joint)
+    few = TermSearchSettings.of_failed_states()
+    assert few.n_tried < TermSearchSettings().n_tried
+    assert asked == [None, None if noise else few]
 
 
 def test_an_interrupted_fit_is_not_made_exact(monkeypatch):

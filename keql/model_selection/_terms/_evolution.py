@@ -74,7 +74,7 @@ class TermSearchSettings:
     grows: bool = False
     n_rounds: int = 6
     n_wanted: int = 3
-    n_tried: int = 24
+    n_tried: int = 12
     most_failed: int = 24
     max_steps: int = 15
     tol: float = 10.0
@@ -92,6 +92,11 @@ class TermSearchSettings:
     def of_poor_states(cls):
         """From states that may be too poor, if there are others to start from."""
         return cls(most_failed=5)
+
+    @classmethod
+    def of_failed_states(cls):
+        """From states near which no terms that meet the data were found before."""
+        return cls(n_tried=3)
 
 
 class TermSearch:
