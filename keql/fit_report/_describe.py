@@ -20,6 +20,7 @@ from keql.fit_report._identify import dependent_terms, identify_terms
 from keql.fit_report._one_solution import travelling
 from keql.fit_report._reasons import (
     how_driven,
+    observed_and_fitted,
     why_equation_kernel,
     why_equation_noise,
     why_observation_noise,
@@ -141,22 +142,11 @@ def _number_of_values(observations):
 
 def _residuals_of_observations(learned):
     """Residuals by name: "observations", with the operator if there are several."""
-    observations, residuals = learned.observations, {}
-    for j, operator in enumerate(observations.operators):
-        parts, values = [], []
-        for data, state in zip(observations.functions, learned.states, strict=True):
-            own = data.of_operator(j)
-            if len(own.values):
-                error = state.evaluate(own.points, operator) - own.values
-                parts.append(error * np.sqrt(own.weights))
-                values.append(own.values)
-        name = f"observations of {operator.name}"
-        name = "observations" if observations.n_operators == 1 else name
-        noise, size = (
-            float(learned.observation_noise[j]),
-            size_or_one(np.concatenate(values)),
-        )
-        residuals[name] = Residual(rms(np.concatenate(parts)), noise, size)
+    residuals, noise = {}, learned.observation_noise
+    for seen, level in zip(observed_and_fitted(learned), noise, strict=True):
+        name = f"observations of {seen.name}" if len(noise) > 1 else "observations"
+        size = size_or_one(seen.values)
+        residuals[name] = Residual(rms(seen.errors), float(level), size)
     return residuals
 
 

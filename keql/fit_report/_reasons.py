@@ -1,8 +1,13 @@
-"""Why kernels and noise levels are what they are, in words."""
+"""Why kernels and noise levels are what they are, and when noise is uneven."""
+
+from typing import NamedTuple
 
 import numpy as np
+from scipy import stats
 
+from keql._numerics.linalg import rms
 from keql.equation import number
+from keql.fit_report._report import multiple
 from keql.kernels import as_kernel
 
 
@@ -122,3 +127,65 @@ def _why_free_noise(model, search):
     if search.learned_with is None:
         return reason
     return f"{reason}, or less if that suits the data better"
+
+
+class Observed(NamedTuple):
+    """Values (n,) of an operator, those that the states have, and precisions."""
+
+    name: str
+    values: np.ndarray
+    fitted: np.ndarray
+    weights: np.ndarray
+
+    @property
+    def errors(self):
+        """Residuals (n,) in units in which their noise is even."""
+        return (self.fitted - self.values) * np.sqrt(self.weights)
+
+
+def observed_and_fitted(learned):
+    """What was seen of each operator, a list of Observed, with a LearnedModel."""
+    functions, seen = learned.observations.functions, []
+    for j, operator in enumerate(learned.observations.operators):
+        own = [data.of_operator(j) for data in functions]
+        pairs = zip(own, learned.states, strict=True)
+        fitted = [s.evaluate(d.points, operator) for d, s in pairs if len(d.values)]
+        values = np.concatenate([d.values for d in own])
+        weights = np.concatenate([d.weights for d in own])
+        seen.append(Observed(operator.name, values, np.concatenate(fitted), weights))
+    return seen
+
+
+def uneven(learned, chance=1e-3, least=2.0, rounding=1e-3):
+    """Operators whose residuals grow with their values, each in a sentence.
+
+    A noise level holds for all values of an operator. If noise is a part of each value,
+    large ones count for too much, and terms and noise levels may be wrong.
+
+    learned : LearnedModel. States, which leave the residuals.
+    chance : float. Probability of so high a rank correlation of residuals and values,
+        without signs, by chance. With noise of 3 % of each value 52 of 104 states of 63
+        systems in the sciences are told by it, and none of 125 with even noise.
+    least : float. Ratio of the residuals, root mean square, of the larger half of the
+        values and the smaller one, from which on it is told.
+    rounding : float. Residuals below this part of the size of values are left alone.
+    """
+    sentences = []
+    for seen in observed_and_fitted(learned):
+        sizes, errors = np.abs(seen.fitted), seen.errors
+        if len(sizes) < 4 or rms(errors) < rounding * rms(sizes):
+            continue
+        large = sizes > np.median(sizes)
+        ratio = rms(errors[large]) / (rms(errors[~large]) or 1.0) if any(large) else 1.0
+        if ratio <= least:
+            continue
+        rank = stats.spearmanr(sizes, np.abs(errors), alternative="greater")
+        if rank.pvalue < chance:
+            sentences.append(
+                f"residuals of {seen.name} grow with its values: they are "
+                f"{multiple(ratio)} times as large among the larger half of these. If "
+                "noise is a part of each value, say so to fit with sample_weight, such "
+                "as 1 / value**2: else large values count for too much, and terms may "
+                "be wrong"
+            )
+    return sentences

@@ -250,7 +250,8 @@ def _coarse_first(search, start, criteria):
     if first.is_astray:
         return first
     # From here on all sets that are tried may fail.
-    search.settings = replace(settings, most_failed=settings.n_tried)
+    n_tried = min(settings.n_again, settings.n_tried)
+    search.settings = replace(settings, most_failed=settings.n_tried, n_tried=n_tried)
     if first.stop is None and first.best is not None and not first.leads:
         other = search.on(coarse, only_leading=True)
         other.settings = replace(first.settings, most_failed=settings.n_tried)

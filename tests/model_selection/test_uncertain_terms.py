@@ -72,7 +72,9 @@ def test_other_terms_count_as_they_are_probable(fit):
 def test_inner_parameters_of_functions_are_free(fit, monkeypatch):
     """Their derivatives are beside the terms in the equations of a search."""
     [learned] = fit.learned.equations
-    posterior = SimpleNamespace(std=lambda A: 0.3 * np.linalg.norm(A, axis=1))
+    posterior = SimpleNamespace(
+        weights=np.ones(2), std=lambda A: 0.3 * np.linalg.norm(A, axis=1)
+    )
     free = SimpleNamespace(
         posterior=posterior,
         basis=lambda S: np.column_stack([3 * S[:, 1], 4 * S[:, 1]]),

@@ -35,6 +35,7 @@ class TermSearchSettings:
     n_rounds : int. How often sets are compared; rounds to fewer terms do not count.
     n_wanted, n_tried : int. Sets that are solved exactly in the first round (one in the
         others), and those that are tried for that at most.
+    n_again : int. Those that are tried at most on a fine grid, after a coarse one.
     most_failed : int. Sets of the first round on a coarse grid whose steps may fail
         before the search is given up, as the first states are too poor. Of noisy fields
         whose terms were found from those of two steps at most five failed, but for
@@ -74,7 +75,8 @@ class TermSearchSettings:
     grows: bool = False
     n_rounds: int = 6
     n_wanted: int = 3
-    n_tried: int = 12
+    n_tried: int = 24
+    n_again: int = 12
     most_failed: int = 24
     max_steps: int = 15
     tol: float = 10.0
