@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from keql import IdentifiabilityWarning, OneStepKEqL
+from keql import IdentifiabilityWarning, OneStepKEqL, ReducedOneStepKEqL
 from keql._observations.data import FunctionData, Observations
 from keql.fit_report._reasons import observed_and_fitted, uneven
 from keql.operators import identity_of
@@ -68,10 +68,11 @@ def test_weights_that_say_how_noise_grows_are_taken_for_it():
     np.testing.assert_allclose(seen.errors, -0.05 * NOISE)
 
 
-def test_fits_tell_of_noise_that_grows():
+@pytest.mark.parametrize("method", [OneStepKEqL, ReducedOneStepKEqL])
+def test_fits_tell_of_noise_that_grows(method):
     """Weights that say how precise each value is leave nothing to tell."""
     y = U * (1 + 0.03 * NOISE)
-    model = OneStepKEqL("u", "u_t", variables="t")
+    model = method("u", "u_t", variables="t")
     with pytest.warns(IdentifiabilityWarning, match="residuals of u grow with"):
         model.fit(T, y)
     assert any("residuals of u" in each for each in model.fit_report_.concerns)
