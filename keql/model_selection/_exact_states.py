@@ -149,13 +149,13 @@ class ExactSearch(TrajectorySearch):
             if self.in_doubt(self._with_all_terms(hypothesis)[1][0].error):
                 continue
             fit = self._trajectories_from(compare_lengths, hypothesis, None)
-            self.joint_failed = not self.sees_noise
             if fit is not None and fit.result.interrupted:
                 return self.so_far.stopped(fit.result.stop) if self.so_far else fit
             if fit is not None and self._misses_nothing(fit):
                 fit = self._with_terms_near(fit, joint[-1])
                 if fit.result.interrupted or not unresolved_change(fit, self.criteria):
                     return self._keep(fit)
+            self.joint_failed = not self.sees_noise
         return None
 
     @property

@@ -225,7 +225,6 @@ def test_what_is_interrupted_is_the_last(known):
 
     class Interrupted(ExactSearch):
         _joint_degrees = [HYPOTHESIS, HYPOTHESIS]
-        sees_noise = True
 
         def __init__(self):
             best = SimpleNamespace(stopped=lambda stop: ("best", stop))
