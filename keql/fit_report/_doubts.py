@@ -10,7 +10,7 @@ from keql.fit_report._one_solution import (
     travelling,
     varying_in_time,
 )
-from keql.fit_report._reasons import uneven
+from keql.fit_report._reasons import heteroscedastic
 from keql.fit_report._related import (
     followed_too_rarely,
     known_up_to_constants,
@@ -128,7 +128,8 @@ def _of_equation(selection, given):
     error = selection.error / size if fit.is_exact else 0.0
     doubts += unsupported(selection.unsupported)
     doubts += missed(selection.misses, error) + coarse(selection.error_between)
-    doubts += missed_smoothly(selection.misses_smoothly) + uneven(fit.learned)
+    doubts += missed_smoothly(selection.misses_smoothly)
+    doubts += heteroscedastic(fit.learned)
     if selection.disagreement:
         other, part = selection.alternative, percent(selection.disagreement, 1)
         doubts.append(

@@ -1,4 +1,4 @@
-"""Why kernels and noise levels are what they are, and when noise is uneven."""
+"""Why kernels and noise levels are what they are, and whether noise is even."""
 
 from typing import NamedTuple
 
@@ -156,13 +156,15 @@ def observed_and_fitted(learned):
     return seen
 
 
-def uneven(learned, chance=1e-3, least=2.0, rounding=1e-3):
+def heteroscedastic(learned, chance=1e-3, least=2.0, rounding=1e-3):
     """Operators whose residuals grow with their values, each in a sentence.
 
     A noise level holds for all values of an operator. If noise is a part of each value,
     large ones count for too much, and terms and noise levels may be wrong. Not asked
     of two steps: states that are found without an equation follow the noise where it is
     large (decays with noise of 10 % leave less there than elsewhere).
+
+    Spearman's rank correlation test (Gujarati, Basic Econometrics, 2003, section 11.5).
 
     learned : LearnedModel. States, which leave the residuals.
     chance : float. Probability of so high a rank correlation of residuals and values,

@@ -8,7 +8,7 @@ import pytest
 
 from keql import IdentifiabilityWarning, OneStepKEqL, ReducedOneStepKEqL
 from keql._observations.data import FunctionData, Observations
-from keql.fit_report._reasons import observed_and_fitted, uneven
+from keql.fit_report._reasons import heteroscedastic, observed_and_fitted
 from keql.operators import identity_of
 
 T = np.linspace(0.0, 6.0, 40)[:, None]
@@ -39,7 +39,7 @@ def learned(true, values, weights=None, functions=1):
 def test_noise_that_is_a_part_of_each_value_is_told(unit, functions):
     true = unit * U
     model = learned(true, true * (1 + 0.05 * NOISE), functions=functions)
-    [sentence] = uneven(model)
+    [sentence] = heteroscedastic(model)
     assert sentence.startswith("residuals of u grow with its values")
     large = U > np.median(U)
     sizes = [np.sqrt(np.mean((U * NOISE)[own] ** 2)) for own in (large, ~large)]
@@ -58,12 +58,12 @@ def test_noise_that_is_a_part_of_each_value_is_told(unit, functions):
     ],
 )
 def test_other_noise_is_not_told(true, error):
-    assert uneven(learned(true, true + error)) == []
+    assert heteroscedastic(learned(true, true + error)) == []
 
 
 def test_weights_that_say_how_noise_grows_are_taken_for_it():
     model = learned(U, U * (1 + 0.05 * NOISE), weights=U**-2)
-    assert uneven(model) == []
+    assert heteroscedastic(model) == []
     [seen] = observed_and_fitted(model)
     np.testing.assert_allclose(seen.errors, -0.05 * NOISE)
 
