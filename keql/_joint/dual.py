@@ -7,6 +7,7 @@ are factored (design: the representer theorem in observation space).
 
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 
 import numpy as np
 
@@ -25,9 +26,11 @@ from keql._joint.state_gram import StateGram, add_block, add_to_all
 from keql._numerics.linalg import (
     cholesky,
     cholesky_in_place,
+    packed,
     pivoted_cholesky,
     solve_cholesky,
     solve_lower,
+    unpacked,
 )
 from keql.operators import gram, gram_blocks, gram_diagonal, gram_rows
 
@@ -371,25 +374,31 @@ class DualModel(LinearisedProblem):
         R = cholesky(b * np.eye(len(w)) + squares)
         return R, -solve_cholesky(R, products) - w / b
 
-    def _summary_without_keeping(self, a, b, n_parts=16):
-        """The summary without what belongs to single functions.
+    def _factors_and_summary(self, a, b, n_sums=16):
+        """Packed factors of all functions, None if they are not kept, and the sums.
 
-        Sums over functions are taken in `n_parts` parts at most.
+        Sums over functions are taken in `n_sums` at most, which follow from their
+        number and not from that of threads.
         """
 
-        def sums(ranges):
-            squares, products = 0.0, 0.0
+        def eliminate(ranges):
+            squares, products, factors = 0.0, 0.0, []
             for members in ranges:
                 made = self._features_and_matrices(members)
                 for m, own in zip(members, made, strict=True):
-                    _, Y, d = self._eliminate_state(a, b, m, own)
+                    L, Y, d = self._eliminate_state(a, b, m, own)
                     squares = squares + Y.T @ Y
                     products = products + Y.T @ last_rows(d, Y)
-            return squares, products
+                    factors.append(packed(L) if self.keeps_factors else None)
+            return factors, (squares, products)
 
         ranges = self.problem.parts
-        parts = [ranges[i::n_parts] for i in range(min(n_parts, len(ranges)))]
-        return self.merged(list(self.problem.map_blocks(sums, parts)))
+        runs = np.array_split(np.arange(len(ranges)), min(n_sums, len(ranges)))
+        runs = [[ranges[i] for i in run] for run in runs]
+        found = self.problem.map_blocks(eliminate, runs)
+        factors, summaries = zip(*found, strict=True)
+        kept = list(chain.from_iterable(factors)) if self.keeps_factors else None
+        return kept, self.merged(summaries)
 
     def _steps_of_states(self, members, parts, a, b, effects):
         penalty, steps = self.problem.penalty, []
@@ -401,17 +410,27 @@ class DualModel(LinearisedProblem):
 
     def _representers(self, members, parts, a, b, effects):
         """The x (N + R,) of several functions."""
-        if parts.factors is not None:
+        if parts.features is not None:
             e = parts.dw + self.evaluation.iterate.weights / b
             for m in members:
                 L, Y, right = parts.factors[m], parts.features[m], parts.right[m].copy()
                 right[len(right) - len(Y) :] += Y @ e
                 yield solve_lower(L, right, transposed=True)
             return
-        matrices = self._matrices(members, [None] * len(members))
-        for m, H, effect in zip(members, matrices, effects, strict=True):
-            L = factorise(H, self.problem.precisions[m], a)
+        factors = self._factors(members, parts, a)
+        for m, L, effect in zip(members, factors, effects, strict=True):
             yield solve_cholesky(L, self._right(m, a, effect))
+
+    def _factors(self, members, parts, a):
+        """The factors of several functions, unpacked or computed."""
+        precisions = [self.problem.precisions[m] for m in members]
+        if parts.factors is not None:
+            for m, own in zip(members, precisions, strict=True):
+                yield unpacked(parts.factors[m], len(own))
+            return
+        matrices = self._matrices(members, [None] * len(members))
+        for H, own in zip(matrices, precisions, strict=True):
+            yield factorise(H, own, a)
 
     def _whitened_observations(self, m, L):
         return solve_lower(L, np.eye(len(L), len(self.problem.blocks[m].values)))

@@ -24,7 +24,8 @@ from keql.operators import KernelExpansion
 class Elimination(NamedTuple):
     """The states eliminated: one triangular factor for each function, one for w.
 
-    What there is for each function is None if it is computed whenever it is needed.
+    What there is for each function is None if it is computed whenever it is needed. If
+    only `factors` are kept, these are packed triangles.
 
     The `factors` (s_m, s_m) of the functions are lower triangular in the dual, upper
     triangular in the primal. `features` (s_m, p) are those of P in the coordinates of
@@ -82,10 +83,10 @@ class LinearisedProblem:
     A subclass says how the state of function `m` is eliminated, from a matrix that it
     makes with `_matrix(m, tangent, features)`, then the weights, and what follows for
     one function. One that `_can_recompute` makes the matrices of many functions when
-    their states are eliminated, a few at a time, and keeps the factors only. Where all
-    of these together would take more memory than scikit-learn's `working_memory`, it
-    keeps none of them, but for those of functions that are worked on: what is needed
-    again is computed again.
+    their states are eliminated, a few at a time, and keeps what an Elimination has of
+    each. Where all of it would take more memory than scikit-learn's `working_memory`,
+    it keeps the triangular factors, packed, and where these would, nothing but what
+    belongs to functions that are worked on: what is needed again is computed again.
     """
 
     _can_recompute = False
@@ -94,8 +95,9 @@ class LinearisedProblem:
         self.problem, self.evaluation = problem, evaluation
         self.tangents = problem.map_parts(self._tangents_of)
         self.features = self.matrices = None
-        self.keeps_factors = self._all_fit()
-        is_kept = len(problem.blocks) == 1 or problem.is_small and self.keeps_factors
+        self.keeps_eliminations, self.keeps_factors = self._which_fit()
+        all_fit = problem.is_small and self.keeps_eliminations
+        is_kept = len(problem.blocks) == 1 or all_fit
         if is_kept or not self._can_recompute:
             pairs = problem.map_parts(self._features_and_matrices)
             self.features, self.matrices = zip(*pairs, strict=True)
@@ -104,16 +106,17 @@ class LinearisedProblem:
         """What a function of m returns for each block, possibly in parallel."""
         return self.problem.map_blocks(function, range(len(self.problem.blocks)))
 
-    def _all_fit(self):
-        """Whether there is memory for the factors of all functions.
+    def _which_fit(self):
+        """Whether there is memory for all eliminations, and for packed factors.
 
-        For each there are a square one of the size of its data, and one with the
-        features of P.
+        For each function an elimination has a square factor of the size of its data,
+        and one with the features of P.
         """
         p = len(self.evaluation.iterate.weights)
         sizes = np.array([len(r) for r in self.evaluation.residuals], dtype=float)
-        n_bytes = 8 * np.sum(sizes * (sizes + p))
-        return bool(n_bytes <= get_config()["working_memory"] * 2**20)
+        most_numbers = get_config()["working_memory"] * 2**20 / 8
+        numbers = np.sum(sizes * (sizes + p)), np.sum(sizes * (sizes + 1) / 2)
+        return tuple(bool(each <= most_numbers) for each in numbers)
 
     def _tangents_of(self, members):
         problem, evaluation = self.problem, self.evaluation
@@ -153,10 +156,11 @@ class LinearisedProblem:
         """
         if self.matrices is not None:
             parts = self._map(partial(self._eliminate_state, a, b))
-        elif self.keeps_factors:
+        elif self.keeps_eliminations:
             parts = self.problem.map_parts(partial(self._eliminate_together, a, b))
         else:
-            return (None, None, None), self._summary_without_keeping(a, b)
+            factors, summary = self._factors_and_summary(a, b)
+            return (factors, None, None), summary
         factors, features, right, *rest = zip(*parts, strict=True)
         return (factors, features, right), self._summary(features, right, *rest)
 
@@ -168,7 +172,7 @@ class LinearisedProblem:
     def _factor_and_features(self, m):
         """Those of the :class:`Elimination` without damping."""
         parts = self.undamped
-        if parts.factors is not None:
+        if parts.features is not None:
             return parts.factors[m], parts.features[m]
         return self._eliminate_state(self.problem.penalty, 1.0, m)[:2]
 
@@ -324,7 +328,7 @@ class LinearisedProblem:
         for m, precisions in enumerate(problem.precisions):
             data = self.data_of(m, precisions, parts.coupling)
             factors = ()
-            if parts.factors is not None:
+            if parts.features is not None:
                 shared = solve_lower(parts.coupling, parts.features[m].T)
                 factors = parts.factors[m], shared
             scales = problem.penalty, problem.dispersion

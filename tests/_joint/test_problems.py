@@ -564,13 +564,16 @@ def test_what_is_not_kept_is_computed_again(equation, known, damping):
     evaluation = problem.evaluate(case.iterate)
     kept = DualModel(problem, evaluation)
     assert kept.matrices is not None
-    for n_jobs, memory in ((None, 0), (2, 0), (None, 1024), (2, 1024)):
+    n_data = np.array([len(own) for own in problem.precisions])
+    packed_only = 8 * np.sum(n_data * (n_data + 1) / 2) / 2**20
+    for n_jobs, memory in itertools.product((None, 2), (0, packed_only, 1024)):
         how = {"map_blocks": partial(parallel_map, n_jobs), "n_threads": n_jobs or 1}
         problem = replace(problem, **how, most_rows=1)
         with config_context(working_memory=memory):
             lean = DualModel(problem, evaluation)
         assert lean.matrices is None
         assert (lean.undamped.factors is None) == (memory == 0)
+        assert (lean.undamped.features is None) == (memory < 1024)
         (one, fall), (other, same) = kept.step(damping), lean.step(damping)
         np.testing.assert_allclose(one.weights, other.weights, rtol=1e-10)
         for first, second in zip(one.coefficients, other.coefficients, strict=True):
@@ -583,7 +586,7 @@ def test_what_is_not_kept_is_computed_again(equation, known, damping):
         points = np.linspace(0, 3, 5)[:, None]
         pairs = zip(kept.posterior_states(), lean.posterior_states(), strict=True)
         for first, second in pairs:
-            assert bool(second.factors) == (memory > 0)
+            assert bool(second.factors) == (memory == 1024)
             np.testing.assert_allclose(
                 first.variance(points, OPERATORS[1]),
                 second.variance(points, OPERATORS[1]),
