@@ -137,3 +137,21 @@ def test_packages_of_the_developer_page():
     assert sorted(listed) == sorted(above)
     middle = [name for name in above if name not in {"metrics", "exceptions"}]
     assert [name for name in listed if name in middle] == middle
+
+
+def labels_with_titles(text):
+    """The labels of a page that stand above a title, which is what a link shows."""
+    return re.findall(
+        r"^\.\. _([\w-]+):\n\n(?:\.\. .*\n\n)*.+\n[=~^-]{3,}$", text, re.M
+    )
+
+
+def test_links_without_words_go_to_titles():
+    text = "\n.. _a:\n\nTitle\n-----\n\n.. _b:\n\nNo title,\nbut a text.\n"
+    assert labels_with_titles(text) == ["a"]
+    pages = [path.read_text(**ENCODING) for path in (ROOT / "doc").glob("*.rst")]
+    sources = [path.read_text(**ENCODING) for path in (ROOT / "keql").rglob("*.py")]
+    linked = set(re.findall(r":ref:`([\w-]+)`", "\n".join(pages + sources)))
+    known = {label for page in pages for label in labels_with_titles(page)}
+    assert linked <= known
+    assert len(linked) > 5
