@@ -367,11 +367,12 @@ def _advice(variables):
 
 
 def _unknown_function(text, function, states):
-    called = "state is" if len(states) == 1 else "states are"
-    advice = f"; states=({function!r},) calls it otherwise."
+    called, advice = "state is", f"states=({function!r},) calls it otherwise"
+    if len(states) > 1:
+        called, advice = "states are", "the parameter states calls them otherwise"
     return (
         f"the operator {text!r} names the function {function!r}: the {called} called "
-        f"{', '.join(states)}" + ("." if len(states) > 1 else advice)
+        f"{', '.join(states)}; {advice}."
     )
 
 

@@ -443,7 +443,7 @@ WRONG_DATA = [
     (
         lambda X, y: (X, np.column_stack([y, y])),
         {},
-        "'u': the states are called u1, u2",
+        "'u': the states are called u1, u2; the parameter states calls them otherwise",
     ),
     (
         lambda X, y: (X, np.column_stack([y, y])),
