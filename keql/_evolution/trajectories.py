@@ -325,7 +325,7 @@ class TrajectoryProblem:
             scale = data.weights**0.5 / self.prior.noise[data.index]
             own = scale[:, None] * responses[m][halved._seen(m)]
             initial = own[:, -nodes[m].shape[1] :]
-            follow, *_ = np.linalg.lstsq(initial, own[:, 0])
+            follow, *_ = np.linalg.lstsq(initial, own[:, 0], rcond=None)
             changes.append(own[:, 0] - initial @ follow)
         return text, rms(np.concatenate(changes))
 

@@ -25,11 +25,11 @@ from keql.model_selection._criteria import are_many, meets_data
 from keql.model_selection._fit import JointFamily, fit_jointly
 from keql.model_selection._terms._evolution import (
     TermSearch,
-    TermSearchSettings,
     exact_fit,
     polished,
     solve_exactly,
 )
+from keql.model_selection._terms._settings import TermSearchSettings
 from keql.model_selection._terms._trajectories import fit_trajectories
 
 

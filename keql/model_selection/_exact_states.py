@@ -31,8 +31,8 @@ from keql.model_selection._starts._from_diffusion import (
     or_polynomial,
     or_simpler,
 )
-from keql.model_selection._terms._evolution import TermSearchSettings
 from keql.model_selection._terms._functions import fit_functions_along, offers_cubics
+from keql.model_selection._terms._settings import TermSearchSettings
 from keql.model_selection._terms._trajectories import fit_trajectories
 from keql.model_selection._trajectory_search import TrajectorySearch
 
@@ -173,16 +173,21 @@ class ExactSearch(TrajectorySearch):
         """Exact states with the best terms near those of a fit, on a fine enough grid.
 
         Of exact data they are looked for anew among all of a hypothesis, from the
-        states of the fit, and priors are compared. Of noisy ones they are looked for
-        where the fit is: on the coarse grid that it began with, terms may have stood
-        for what that did not resolve. Sets of all of the best terms and others are no
-        rivals then: they differ little, as TermSearch says, and would be told beside
-        most right equations.
+        states of the fit, and priors are compared, unless few terms meet the data where
+        a grid is fine enough: on the coarse one, whose errors are above those of the
+        data, others make up for these, and more of a wider hypothesis. Of noisy ones
+        they are looked for where the fit is: on the coarse grid that it began with,
+        terms may have stood for what that did not resolve. Sets of all of the best
+        terms and others are no rivals then: they differ little, as TermSearch says, and
+        would be told beside most right equations.
         """
         two_step = self.two_steps(hypothesis)
         if self.sees_noise:
             given = fit_trajectories, two_step, hypothesis, self.context, None, fit
         else:
+            fit = or_followed(fit, self.two_step, self.context)
+            if fit.result.interrupted or few_terms_meet(fit, *self.known):
+                return fit
             given = fit_hypothesis, hypothesis, two_step, self.context, fit.learned
         near = or_stopped(fit, *given)
         if near is not None and near.result.interrupted:

@@ -39,7 +39,7 @@ def test_a_fit_that_reports_to_nobody_is_the_same():
 def test_callbacks_can_be_set_where_scikit_learn_has_them():
     known = importlib.util.find_spec("sklearn.callback") is not None
     assert hasattr(callbacks.CallbackSupportMixin, "set_callbacks") is known
-    assert (callbacks.with_callbacks is callbacks.unchanged) is not known
+    assert (callbacks.managed is callbacks.unchanged) is not known
 
 
 def test_hypotheses_are_tasks_of_a_known_number():

@@ -125,7 +125,8 @@ def test_steps_have_the_equations_of_exact_and_of_other_states(capsys, monkeypat
         assert {line.partition(" = ")[0] for line in told} == {
             f"so far {line.partition(' = ')[0]}" for line in found
         }
-        assert f"so far {found[0]}" in told
+        # Before others are left out they may be there, but for rounding errors.
+        assert any(line.startswith(f"so far {found[0]}") for line in told)
 
 
 def test_long_equations_are_cut(capsys):

@@ -29,7 +29,8 @@ from keql.kernels import RBF, Constant, Polynomial, Restriction
 from keql.model_selection._candidates import candidates
 from keql.model_selection._exact_fit import _with_all_terms
 from keql.model_selection._fit import Context
-from keql.model_selection._terms._evolution import TermSearchSettings, solve_exactly
+from keql.model_selection._terms._evolution import solve_exactly
+from keql.model_selection._terms._settings import TermSearchSettings
 from keql.operators import KernelExpansion, parse_operator
 
 LAW = monomial(2, 3) + monomial(4)

@@ -148,10 +148,14 @@ def test_roots_of_each_source():
     parts = np.split(both.roots(h), 2, axis=2)
     for e, root in enumerate(parts):
         alone = WhiteNoise(J, loads[:, :, e : e + 1], np.ones(3)).root(h)
-        assert_allclose(root @ root.mT, alone @ alone.mT, atol=1e-12)
-    total = both.root(h)
-    expected = sum(root @ root.mT for root in parts)
-    assert_allclose(total @ total.mT, expected, atol=1e-12)
+        assert_allclose(square(root), square(alone), atol=1e-12)
+    expected = sum(square(root) for root in parts)
+    assert_allclose(square(both.root(h)), expected, atol=1e-12)
+
+
+def square(roots):
+    """The covariances (n, k, k) of which these are roots (n, k, r)."""
+    return roots @ np.swapaxes(roots, 1, 2)
 
 
 # --- fits -----------------------------------------------------------------------------

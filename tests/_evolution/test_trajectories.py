@@ -251,7 +251,7 @@ def test_what_is_uncertain_is_averaged_over_noise_levels():
     [root] = model.roots_of_covariance()
     for k, own in enumerate((slice(0, 2), slice(2, 4))):
         A, y = effects[index == k][:, own], values[index == k]
-        left = np.linalg.lstsq(A, y)[1][0] / (n - 2)
+        left = np.linalg.lstsq(A, y, rcond=None)[1][0] / (n - 2)
         expected = left * np.linalg.inv(A.T @ A) * stats.t(n - 2).var()
         assert_allclose((root @ root.T)[own, own], expected, rtol=5e-3)
 
@@ -587,7 +587,7 @@ def test_the_change_that_is_told_is_the_error_of_steps():
     assert text == "59 steps in time"
     wave = np.exp(np.roots([1, -terms["u_t"], -terms["u"]])[0] * times)
     solutions, nodes = np.column_stack([wave.real, wave.imag]), result.solution.nodes
-    nearest = solutions @ np.linalg.lstsq(solutions, nodes[0][:, 0])[0]
+    nearest = solutions @ np.linalg.lstsq(solutions, nodes[0][:, 0], rcond=None)[0]
     expected = np.sqrt(np.mean((nodes[0][:, 0] - nearest) ** 2)) / problem.prior.noise
     assert change == pytest.approx(expected[0], rel=0.02) and change > 1
     finer, there = problem.resolved(result.solution)

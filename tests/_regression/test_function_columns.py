@@ -59,7 +59,7 @@ def test_pairs_whose_second_coefficients_are_bounded():
     def loss(columns, precisions):
         rows = np.vstack([columns, np.diag(np.sqrt(precisions))])
         right = np.concatenate([target, np.zeros(columns.shape[1])])
-        return 0.5 * np.linalg.lstsq(rows, right)[1][0]
+        return 0.5 * np.linalg.lstsq(rows, right, rcond=None)[1][0]
 
     def lowest(i, j, multiples):
         lines = (

@@ -34,7 +34,9 @@ def near():
     effects[:30, :6] = rng.standard_normal((30, 6))
     effects[30:, 6:] = rng.standard_normal((30, 6))
     hidden = rng.standard_normal(30)
-    hidden -= effects[:30, :2] @ np.linalg.lstsq(effects[:30, :2], hidden)[0]
+    hidden -= (
+        effects[:30, :2] @ np.linalg.lstsq(effects[:30, :2], hidden, rcond=None)[0]
+    )
     effects[:30, 4] = effects[:30, 3] + 0.1 * hidden
     target = np.zeros(60)
     target[:30] = 100 * (effects[:30, 4] - effects[:30, 3])

@@ -21,7 +21,8 @@ from keql.kernels import Constant, Matern, Polynomial, Restriction
 from keql.model_selection._criteria import Criteria, predicts_within_noise
 from keql.model_selection._starts._from_diffusion import or_polynomial
 from keql.model_selection._terms import _evolution
-from keql.model_selection._terms._evolution import TermSearch, TermSearchSettings
+from keql.model_selection._terms._evolution import TermSearch
+from keql.model_selection._terms._settings import TermSearchSettings
 from keql.operators import parse_operator
 
 SETTINGS = TermSearchSettings()

@@ -29,8 +29,8 @@ from keql.model_selection._starts._from_diffusion import (
     or_more_terms,
     or_simpler,
 )
-from keql.model_selection._terms._evolution import TermSearchSettings
 from keql.model_selection._terms._fewer import TermsStep
+from keql.model_selection._terms._settings import TermSearchSettings
 from keql.operators import parse_operator
 
 SETTINGS = {

@@ -15,7 +15,8 @@ from keql.exceptions import IdentifiabilityWarning
 from keql.model_selection import _exact_states
 from keql.model_selection._exact_fit import fit_exact_states
 from keql.model_selection._exact_states import ExactSearch
-from keql.model_selection._terms._evolution import TermSearch, TermSearchSettings
+from keql.model_selection._terms._evolution import TermSearch
+from keql.model_selection._terms._settings import TermSearchSettings
 from keql.model_selection._terms._trajectories import fit_trajectories
 
 HYPOTHESIS = Hypothesis(n_terms="auto", constraint="integration")

@@ -28,9 +28,9 @@ from keql.kernels import Polynomial, Restriction
 from keql.model_selection import _exact_states
 from keql.model_selection._exact_fit import fit_exact_states
 from keql.model_selection._starts._from_diffusion import from_simpler
-from keql.model_selection._terms._evolution import TermSearchSettings
 from keql.model_selection._terms._fewer import _Path
 from keql.model_selection._terms._functions import fit_elementary
+from keql.model_selection._terms._settings import TermSearchSettings
 
 TRANSPORT = {"operators": ("u", "u_x"), "known_part": "u_t", "variables": ("t", "x")}
 

@@ -36,8 +36,8 @@ from keql.model_selection._search import (
 )
 from keql.model_selection._selection import Selection
 from keql.model_selection._state_kernels import KernelCandidate, WarmStart
-from keql.model_selection._terms._evolution import TermSearchSettings
 from keql.model_selection._terms._fewer import TermsStep
+from keql.model_selection._terms._settings import TermSearchSettings
 from keql.model_selection._terms._trajectories import TrajectoriesFound
 from keql.operators import identity_of, parse_operator
 

@@ -126,7 +126,7 @@ def _explains(features, values, explained):
     """
     rest = values
     if features.shape[1]:
-        rest = values - features @ np.linalg.lstsq(features, values)[0]
+        rest = values - features @ np.linalg.lstsq(features, values, rcond=None)[0]
     return np.linalg.norm(rest) < explained * np.linalg.norm(values)
 
 

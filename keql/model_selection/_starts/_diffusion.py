@@ -25,11 +25,11 @@ from keql.model_selection._criteria import are_many, meets_data, sees_noise
 from keql.model_selection._exact_fit import or_followed
 from keql.model_selection._terms._evolution import (
     TermSearch,
-    TermSearchSettings,
     exact_fit,
     polished,
     solve_exactly,
 )
+from keql.model_selection._terms._settings import TermSearchSettings
 
 
 @dataclass(frozen=True)

@@ -31,11 +31,11 @@ from keql.model_selection._starts._diffusion import fit_from_diffusion
 from keql.model_selection._starts._early_times import fit_from_early_times
 from keql.model_selection._terms._evolution import (
     TermSearch,
-    TermSearchSettings,
     exact_fit,
     polished,
     solve_exactly,
 )
+from keql.model_selection._terms._settings import TermSearchSettings
 from keql.operators import parse_operator
 
 

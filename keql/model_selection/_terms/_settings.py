@@ -1,4 +1,4 @@
-"""How far a search for the terms of exact states goes."""
+"""How far searches for the terms of exact states go, in time and in time and space."""
 
 from dataclasses import dataclass
 
@@ -108,3 +108,86 @@ class TrajectorySearchSettings:
         grid, settled = ((10, 40), 0.0) if are_noisy else ((20, 40), 5.0)
         given = {"max_steps": 15, "tol": 30.0, "part": 3e-2, "settled": settled}
         return cls(**given, first_grid=grid, **more)
+
+
+@dataclass(frozen=True)
+class TermSearchSettings:
+    """How far the search among sets of terms goes.
+
+    max_size, max_sets : int. All sets of up to `max_size` terms are compared, if at
+        most `max_sets` have a size; larger ones near the best one.
+    n_grown : int. Sets of each size from which larger ones grow by a term.
+    grows : bool. Whether they do if the number of terms is open. From states that miss
+        the data far too many terms grow.
+    n_rounds : int. How often sets are compared; rounds to fewer terms do not count.
+    n_wanted, n_tried : int. Sets that are solved exactly in the first round (one in the
+        others), and those that are tried for that at most.
+    n_again : int. Those that are tried at most on a fine grid, after a coarse one.
+    most_failed : int. Sets of the first round on a coarse grid whose steps may fail
+        before the search is given up, as the first states are too poor. Of noisy fields
+        whose terms were found from those of two steps at most five failed, but for
+        eight in one case; in 16 cases where they were not, eight to 23 did.
+    max_steps : int. Gauss-Newton steps of one set, and at the end.
+    tol : float. Change of the states that ends the steps at the end, in units of the
+        `tol` of the fit; sets are compared at ten times that change.
+    settled : float. Multiple of that change up to which steps that do not end are those
+        of rounding errors, on which states of exact data depend between observations.
+    better : float. By which the log evidence of a better set is higher at least.
+    hopeless : float. At states that other terms reach, the log likelihood for each term
+        on offer by which that of all terms may be lower, linearised there; below it no
+        set of them is solved for. A superfluous term costs three to seven; at 480 exact
+        values of an advection of varying speed, the quadratic polynomial is 560 below.
+    rival, n_rivals : float, int. Within noise, sets of a log evidence that is lower by
+        less than this, linearised at the best one, and without one of its terms, are
+        solved for at the end, so many at most: odds of one to twenty, up to which
+        rivals are told (Kass and Raftery, "Bayes factors", JASA 90, 1995).
+    margin, n_simpler : float, int. Where data are exact, sets without some terms of the
+        best one are solved for at the end, so many at most, if their log evidence is
+        lower by less than the margin, linearised at the best one. Terms that make up
+        for one another go together: without two of seven, Swift and Hohenberg's
+        equation was 9 below so, and 19 above once it was solved for.
+    main : float. So is the set of those that contribute more than this part of the
+        equation, where states are: others may make up for a grid, and do so in steep
+        states by more than can be linearised. Four of Burgers' equation with fronts,
+        17 below once the two true ones were solved for, contributed 0.001 to 0.01.
+    shifted : float. As many that have all of its terms, where some of these contribute
+        differently beside more: by more than this where states are, in units of the
+        size of the equation. Beside the right terms of noisy fields superfluous ones
+        did so by 0.06 at most, but for a constant in Allen's and Cahn's; ``u_xy`` by
+        0.09 where data hardly told it from the others.
+    dense : int. Values of a function from which on states of two steps are not too poor
+        for all sets of terms, and joint fits, which take the cube of their number, come
+        later: of 480 to 760 values of two solitons in half of the time.
+    """
+
+    max_size: int = 3
+    max_sets: int = 40_000
+    n_grown: int = 20
+    grows: bool = False
+    n_rounds: int = 6
+    n_wanted: int = 3
+    n_tried: int = 24
+    n_again: int = 12
+    most_failed: int = 24
+    max_steps: int = 15
+    tol: float = 10.0
+    settled: float = 10.0
+    better: float = 0.1
+    hopeless: float = 10.0
+    rival: float = 3.0
+    n_rivals: int = 3
+    margin: float = 10.0
+    n_simpler: int = 3
+    main: float = 0.02
+    shifted: float = 0.07
+    dense: int = 300
+
+    @classmethod
+    def of_poor_states(cls):
+        """From states that may be too poor, if there are others to start from."""
+        return cls(most_failed=5)
+
+    @classmethod
+    def of_failed_states(cls):
+        """From states near which no terms that meet the data were found before."""
+        return cls(n_tried=3)
