@@ -365,9 +365,21 @@ def test_near_sets_without_some_of_the_terms_are_solved_for(noisy, monkeypatch):
     ranked += [(11.0, ("u_xx",))]
     ways = None, lambda terms: bool(asked.append(terms))
     search._compared = lambda _: (ranked, known, *ways)
+    search._main_terms = lambda own: ("u_xx",) if own == known else own
     search._round(None)
     search._round(None)
-    assert asked == ([] if noisy else near)
+    assert asked == ([] if noisy else [*near, ("u_xx",)])
+
+
+def test_main_terms_make_up_the_equation_but_for_a_small_part():
+    search, _ = failing_search(0.0)
+    # The second of the candidates is not in the equation.
+    parts = np.outer(np.sin(np.arange(50)), [1.0, 5.0, -0.5, 0.005])
+    search.candidates = SimpleNamespace(contributions=lambda _: parts)
+    search.best.solution = SimpleNamespace(equation=None)
+    assert search._main_terms((0, 2, 3)) == (0, 2)
+    parts[:, 3] *= 10
+    assert search._main_terms((0, 2, 3)) == (0, 2, 3)
 
 
 @pytest.mark.parametrize("noisy", [False, True])

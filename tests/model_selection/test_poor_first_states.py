@@ -188,6 +188,15 @@ def test_of_many_values_all_sets_of_terms_come_before_joint_fits(monkeypatch, n,
     assert search.asked == asked
 
 
+class OfExactData(Searched):
+    """One of data without noise, which knows nothing else of these."""
+
+    sees_noise, known = False, ()
+
+    def two_steps(self, hypothesis):
+        """Nothing that is asked of."""
+
+
 @pytest.mark.parametrize("anew", [MET, MISSED, None, KeyboardInterrupt])
 def test_terms_of_exact_data_are_looked_for_anew_from_a_joint_fit(anew, monkeypatch):
     """What misses the data then, or is interrupted, leaves the fit as it was."""
@@ -196,9 +205,7 @@ def test_terms_of_exact_data_are_looked_for_anew_from_a_joint_fit(anew, monkeypa
         result=SimpleNamespace(interrupted=True, stop=stop)
     )
 
-    class Near(Searched):
-        sees_noise = False
-
+    class Near(OfExactData):
         def two_steps(self, hypothesis):
             return "two steps"
 
@@ -212,11 +219,23 @@ def test_terms_of_exact_data_are_looked_for_anew_from_a_joint_fit(anew, monkeypa
         return anew
 
     monkeypatch.setattr(_exact_states, "fit_hypothesis", fit_anew)
+    monkeypatch.setattr(_exact_states, "or_followed", lambda *given: given[0])
+    monkeypatch.setattr(_exact_states, "few_terms_meet", lambda *_: False)
+    fit.result = ENDED
     found = Near(None, None, True)._with_terms_near(fit, HYPOTHESIS)
     if anew is KeyboardInterrupt:
         assert found.result.stop is Stop.KEYBOARD
     else:
         assert found is (MET if anew is MET else fit)
+
+
+def test_few_terms_that_meet_exact_data_on_a_finer_grid_are_the_last(monkeypatch):
+    """Others of a wider hypothesis would make up for the coarse grid."""
+    fit, fine = (SimpleNamespace(result=ENDED) for _ in range(2))
+    search = OfExactData(None, None, True)
+    monkeypatch.setattr(_exact_states, "or_followed", lambda *_: fine)
+    monkeypatch.setattr(_exact_states, "few_terms_meet", lambda own: own is fine)
+    assert search._with_terms_near(fit, HYPOTHESIS) is fine
 
 
 @pytest.mark.parametrize("known", [False, True])

@@ -216,15 +216,15 @@ class TermSearch:
     def _try_simpler(self, ranked, known, solve):
         """Solve for sets without some terms of the best one, if data are exact.
 
-        Those that are nearly as probable where all are linearised: see the settings.
+        Those that are nearly as probable where all are linearised, and the main terms:
+        see the settings.
         """
         if sees_noise(self.problem.learned):
             return
         near = self._near(ranked, known, self.settings.margin)
-        near = [terms for terms in near if {*terms} < {*known}][
-            : self.settings.n_simpler
-        ]
-        main = self._main_terms(known)
+        near = [terms for terms in near if {*terms} < {*known}]
+        near = near[: self.settings.n_simpler]
+        main = self._main_terms(known) if ranked else known
         if main != known and main not in self.tried | self.failed | {*near}:
             near.append(main)
         for terms in near:
