@@ -281,7 +281,10 @@ def _gone_on(search, first, criteria):
     except KeyboardInterrupt:
         first.stop = Stop.KEYBOARD
         return first
-    search.has_best_prior, search.coarse = first.has_best_prior, best
+    search.coarse = best
+    search.has_best_prior = first.has_best_prior and not search.misses_far_less(
+        criteria
+    )
     search.leave_out_failed(first, criteria)
     search.failed_at, search.failed_there = first.linearised, first.failed_first
     if search.best is not None:

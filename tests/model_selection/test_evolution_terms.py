@@ -14,7 +14,7 @@ from scipy import stats
 from keql import OneStepKEqL, TwoStepKEqL
 from keql._evolution.model import with_best_prior
 from keql._evolution.problem import make_evolution_problem
-from keql._numerics.optimisation import FullSteps, minimise
+from keql._numerics.optimisation import FullSteps, Stop, minimise
 from keql._regression.screening import CandidateTerms
 from keql.datasets import make_burgers
 from keql.kernels import Constant, Matern, Polynomial, Restriction
@@ -366,9 +366,49 @@ def test_near_sets_without_some_of_the_terms_are_solved_for(noisy, monkeypatch):
     ways = None, lambda terms: bool(asked.append(terms))
     search._compared = lambda _: (ranked, known, *ways)
     search._main_terms = lambda own: ("u_xx",) if own == known else own
+    search._try_main = lambda terms, offer: asked.append(terms)
     search._round(None)
+    search.failed.add(("u_xx",))
     search._round(None)
     assert asked == ([] if noisy else [*near, ("u_xx",)])
+
+
+@pytest.mark.parametrize("ends", ["converged", "failed", "gave up", "interrupted"])
+def test_main_terms_are_solved_for_with_the_prior_that_suits_them(ends, monkeypatch):
+    search, _ = failing_search(0.0)
+    model = SimpleNamespace(problem=SimpleNamespace(iterate=lambda *given: given))
+    search.best = SimpleNamespace(model=model, solution=SimpleNamespace(states="near"))
+    outcome = {"converged": ends in ("converged", "interrupted")}
+    outcome |= {"interrupted": ends == "interrupted", "stop": Stop.KEYBOARD}
+    result, kept = SimpleNamespace(**outcome), []
+
+    def solve(problem, iterate, factor):
+        assert iterate == ("u_xx offered", "near") and factor == 10.0
+        return None if ends == "failed" else result
+
+    def refreshed(given, problem, solve):
+        assert given is result and problem is search.problem
+        return result
+
+    monkeypatch.setattr(_evolution, "with_best_prior", refreshed)
+    search.solve, search.record = solve, kept.append
+    search._try_main(("u_xx",), lambda terms: f"{terms[0]} offered")
+    assert kept == ([result] if ends == "converged" else [])
+    assert search.failed == ({("u_xx",)} if ends in ("failed", "gave up") else set())
+    assert search.stop is (Stop.KEYBOARD if ends == "interrupted" else None)
+
+
+def test_priors_of_a_coarse_grid_are_not_the_best_where_far_less_is_missed():
+    """Its errors counted as noise."""
+    for level, less in ((0.9, False), (0.4, True)):
+        search, coarse = failing_search(0.0)[0], failing_search(0.0)[0].best
+        coarse.model.problem.prior = SimpleNamespace(noise=np.array([1.0, 2.0]))
+        noise = np.array([1.0, 2.0]) * [level, 1.0]
+        search.best.model.problem.prior = SimpleNamespace(noise=noise)
+        search.coarse = coarse
+        assert search.misses_far_less(Criteria()) is less
+        search.best = None
+        assert not search.misses_far_less(Criteria())
 
 
 def test_main_terms_make_up_the_equation_but_for_a_small_part():

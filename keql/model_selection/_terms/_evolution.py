@@ -82,6 +82,17 @@ class TermSearch:
         misses = self._misses(self.best, criteria)
         return misses and bool(np.any(_noise_of(self.best) > least))
 
+    def misses_far_less(self, criteria):
+        """Whether data are missed by far less than on a coarse grid.
+
+        What that missed was no noise, with which the prior of boundary values was found
+        there: another one may be far more probable.
+        """
+        if self.best is None:
+            return False
+        highest = criteria.far_better * _noise_of(self.coarse)
+        return bool(np.any(_noise_of(self.best) < highest))
+
     def first_states(self, start, criteria):
         """States from which sets are compared first: those of a first iterate.
 
@@ -199,7 +210,7 @@ class TermSearch:
         They are tried in the order of their evidence until enough of them are solved;
         those after the best one so far are no better.
         """
-        before, (ranked, known, _, solve) = self.loss, self._compared(states)
+        before, (ranked, known, offer, solve) = self.loss, self._compared(states)
         left_out, wanted = self.failed, self.settings.n_wanted if known is None else 1
         for _, terms in ranked[: self.settings.n_tried]:
             if terms == known or not wanted or self.stop is not None or self.is_astray:
@@ -211,9 +222,9 @@ class TermSearch:
             if not is_solved:
                 (self.failed_first if known is None else self.failed).add(terms)
         if known is not None and not self.loss < before:
-            self._try_simpler(ranked, known, solve)
+            self._try_simpler(ranked, known, offer, solve)
 
-    def _try_simpler(self, ranked, known, solve):
+    def _try_simpler(self, ranked, known, offer, solve):
         """Solve for sets without some terms of the best one, if data are exact.
 
         Those that are nearly as probable where all are linearised, and the main terms:
@@ -223,13 +234,29 @@ class TermSearch:
             return
         near = self._near(ranked, known, self.settings.margin)
         near = [terms for terms in near if {*terms} < {*known}]
-        near = near[: self.settings.n_simpler]
-        main = self._main_terms(known) if ranked else known
-        if main != known and main not in self.tried | self.failed | {*near}:
-            near.append(main)
-        for terms in near:
+        for terms in near[: self.settings.n_simpler]:
             if self.stop is None and not solve(terms):
                 self.failed.add(terms)
+        main = self._main_terms(known) if ranked else known
+        if self.stop is None and main not in {known} | self.tried | self.failed:
+            self._try_main(main, offer)
+
+    def _try_main(self, terms, offer):
+        """Solve for the main terms, with the prior that suits these.
+
+        That of the best ones may have taken up what others make up for.
+        """
+        problem, states = self.best.model.problem, self.best.solution.states
+        solve = partial(self.solve, factor=10.0)
+        result = solve(problem, problem.iterate(offer(terms), states))
+        if result is not None and result.converged:
+            result = with_best_prior(result, self.problem, solve)
+        if result is not None and result.interrupted:
+            self.stop = result.stop
+        elif result is None or not result.converged:
+            self.failed.add(terms)
+        else:
+            self.record(result)
 
     def _main_terms(self, known):
         """The known terms that make up more than a small part of the equation."""
