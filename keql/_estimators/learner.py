@@ -491,9 +491,8 @@ def _merge_rows(table, weights, n_functions, operators):
     """FunctionData of each function from rows (function, operator, point, value)."""
     table, inverse = np.unique(table, axis=0, return_inverse=True)
     weights = np.bincount(inverse.ravel(), weights=weights)
-    functions = []
-    for m in range(n_functions):
-        own = table[:, 0] == m
-        data = table[own, 2:-1], table[own, -1], weights[own]
-        functions.append(FunctionData(*data, table[own, 1].astype(int), operators))
-    return functions
+    ends = np.searchsorted(table[:, 0], np.arange(1, n_functions))
+    return [
+        FunctionData(own[:, 2:-1], own[:, -1], w, own[:, 1].astype(int), operators)
+        for own, w in zip(np.split(table, ends), np.split(weights, ends), strict=True)
+    ]

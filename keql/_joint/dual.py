@@ -377,8 +377,7 @@ class DualModel(LinearisedProblem):
     def _factors_and_summary(self, a, b, n_sums=16):
         """Packed factors of all functions, None if they are not kept, and the sums.
 
-        Sums over functions are taken in `n_sums` at most, which follow from their
-        number and not from that of threads.
+        Sums over functions are taken in `n_sums` at most.
         """
 
         def eliminate(ranges):

@@ -83,10 +83,10 @@ class LinearisedProblem:
     A subclass says how the state of function `m` is eliminated, from a matrix that it
     makes with `_matrix(m, tangent, features)`, then the weights, and what follows for
     one function. One that `_can_recompute` makes the matrices of many functions when
-    their states are eliminated, a few at a time, and keeps what an Elimination has of
-    each. Where all of it would take more memory than scikit-learn's `working_memory`,
-    it keeps the triangular factors, packed, and where these would, nothing but what
-    belongs to functions that are worked on: what is needed again is computed again.
+    their states are eliminated, a few at a time, and keeps the triangles of the
+    factors. Where all of these would take more memory than scikit-learn's
+    `working_memory`, it keeps none, but for those of functions that are worked on: what
+    is needed again is computed again.
     """
 
     _can_recompute = False
@@ -95,9 +95,8 @@ class LinearisedProblem:
         self.problem, self.evaluation = problem, evaluation
         self.tangents = problem.map_parts(self._tangents_of)
         self.features = self.matrices = None
-        self.keeps_eliminations, self.keeps_factors = self._which_fit()
-        all_fit = problem.is_small and self.keeps_eliminations
-        is_kept = len(problem.blocks) == 1 or all_fit
+        self.keeps_factors = self._factors_fit()
+        is_kept = len(problem.blocks) == 1 or problem.is_small and self.keeps_factors
         if is_kept or not self._can_recompute:
             pairs = problem.map_parts(self._features_and_matrices)
             self.features, self.matrices = zip(*pairs, strict=True)
@@ -106,17 +105,11 @@ class LinearisedProblem:
         """What a function of m returns for each block, possibly in parallel."""
         return self.problem.map_blocks(function, range(len(self.problem.blocks)))
 
-    def _which_fit(self):
-        """Whether there is memory for all eliminations, and for packed factors.
-
-        For each function an elimination has a square factor of the size of its data,
-        and one with the features of P.
-        """
-        p = len(self.evaluation.iterate.weights)
+    def _factors_fit(self):
+        """Whether there is memory for the packed factors of all functions."""
         sizes = np.array([len(r) for r in self.evaluation.residuals], dtype=float)
-        most_numbers = get_config()["working_memory"] * 2**20 / 8
-        numbers = np.sum(sizes * (sizes + p)), np.sum(sizes * (sizes + 1) / 2)
-        return tuple(bool(each <= most_numbers) for each in numbers)
+        n_bytes = 8 * np.sum(sizes * (sizes + 1) / 2)
+        return bool(n_bytes <= get_config()["working_memory"] * 2**20)
 
     def _tangents_of(self, members):
         problem, evaluation = self.problem, self.evaluation
@@ -154,20 +147,12 @@ class LinearisedProblem:
         Equations for the weights follow from the summary by `solve_for_weights`; those
         of several problems are put together by `merged`.
         """
-        if self.matrices is not None:
-            parts = self._map(partial(self._eliminate_state, a, b))
-        elif self.keeps_eliminations:
-            parts = self.problem.map_parts(partial(self._eliminate_together, a, b))
-        else:
+        if self.matrices is None:
             factors, summary = self._factors_and_summary(a, b)
             return (factors, None, None), summary
+        parts = self._map(partial(self._eliminate_state, a, b))
         factors, features, right, *rest = zip(*parts, strict=True)
         return (factors, features, right), self._summary(features, right, *rest)
-
-    def _eliminate_together(self, a, b, members):
-        """The same of several functions, with matrices that are not kept."""
-        made = zip(members, self._features_and_matrices(members), strict=True)
-        return [self._eliminate_state(a, b, m, own) for m, own in made]
 
     def _factor_and_features(self, m):
         """Those of the :class:`Elimination` without damping."""

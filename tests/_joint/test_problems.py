@@ -424,14 +424,16 @@ def test_blocks_in_parallel_give_the_same_step():
     problem = replace(problem, map_blocks=backwards, n_threads=2)
     new, _ = problem.linearise(evaluation).step(0.1)
     assert set(calls) == {1, 3}
+    for ours, theirs in zip(new.values, expected.values, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
     calls.clear()
     most_rows = sum(len(block.forcing) for block in problem.blocks) - 1
     problem = replace(problem, most_rows=most_rows)
     new, _ = problem.linearise(evaluation).step(0.1)
     assert set(calls) == {2}
-    np.testing.assert_array_equal(new.weights, expected.weights)
+    np.testing.assert_allclose(new.weights, expected.weights, rtol=1e-12)
     for ours, theirs in zip(new.values, expected.values, strict=True):
-        np.testing.assert_array_equal(ours, theirs)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-14)
 
 
 def test_a_linear_known_equation_is_kernel_collocation():
@@ -564,16 +566,14 @@ def test_what_is_not_kept_is_computed_again(equation, known, damping):
     evaluation = problem.evaluate(case.iterate)
     kept = DualModel(problem, evaluation)
     assert kept.matrices is not None
-    n_data = np.array([len(own) for own in problem.precisions])
-    packed_only = 8 * np.sum(n_data * (n_data + 1) / 2) / 2**20
-    for n_jobs, memory in itertools.product((None, 2), (0, packed_only, 1024)):
+    for n_jobs, memory in itertools.product((None, 2), (0, 1024)):
         how = {"map_blocks": partial(parallel_map, n_jobs), "n_threads": n_jobs or 1}
         problem = replace(problem, **how, most_rows=1)
         with config_context(working_memory=memory):
             lean = DualModel(problem, evaluation)
         assert lean.matrices is None
         assert (lean.undamped.factors is None) == (memory == 0)
-        assert (lean.undamped.features is None) == (memory < 1024)
+        assert lean.undamped.features is None
         (one, fall), (other, same) = kept.step(damping), lean.step(damping)
         np.testing.assert_allclose(one.weights, other.weights, rtol=1e-10)
         for first, second in zip(one.coefficients, other.coefficients, strict=True):
@@ -586,7 +586,7 @@ def test_what_is_not_kept_is_computed_again(equation, known, damping):
         points = np.linspace(0, 3, 5)[:, None]
         pairs = zip(kept.posterior_states(), lean.posterior_states(), strict=True)
         for first, second in pairs:
-            assert bool(second.factors) == (memory == 1024)
+            assert not second.factors
             np.testing.assert_allclose(
                 first.variance(points, OPERATORS[1]),
                 second.variance(points, OPERATORS[1]),

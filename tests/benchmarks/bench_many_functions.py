@@ -4,10 +4,10 @@
         [--working-memory MIB ...]
 
 Each fit runs in a process of its own, whose peak of memory is its own, with the setting
-`working_memory` of scikit-learn in MiB: 64, which has room for all that was eliminated
-of 70 functions or for the packed factors of 300, and 100,000. Times are of the
-processor; errors are those of the equation at features of five other functions. 50 and
-100 functions take some three minutes, 10,000 with 1,024 MiB a quarter of an hour.
+`working_memory` of scikit-learn in MiB: 16, which has room for the factors of 80
+functions, and 100,000. Times are of the processor; errors are those of the equation at
+features of five other functions. 50 and 100 functions take some three minutes, 10,000
+with 1,024 MiB a quarter of an hour.
 """
 
 import argparse
@@ -45,7 +45,7 @@ def main():
     """Print a line for each fit."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("functions", type=int, nargs="*", default=[50, 100])
-    kept = {"type": int, "nargs": "+", "default": [100_000, 64]}
+    kept = {"type": int, "nargs": "+", "default": [100_000, 16]}
     parser.add_argument("--working-memory", **kept)
     options, context = parser.parse_args(), get_context("spawn")
     for n_functions in options.functions:
