@@ -335,7 +335,7 @@ def failing_search(change):
     search.best = SimpleNamespace(model=SimpleNamespace(problem=problem), solution=None)
     search.problem, search.settings, search.stop = problem, SETTINGS, None
     search.tried, search.failed, search.failed_first = set(), set(), set()
-    search.loss = 0.0
+    search.loss, search.n_terms = 0.0, "auto"
     ranked = [(float(i), (name,)) for i, name in enumerate(("u", "u^2", "u_xx"))]
     ways = None, lambda terms: bool(asked.append(terms))
     search._compared = lambda _: (ranked, ("u_xx",), *ways)
@@ -353,6 +353,21 @@ def test_sets_that_failed_are_not_solved_for_again(change, again, monkeypatch):
     fine.leave_out_failed(coarse, Criteria())
     fine._round(None)
     assert (on_fine == on_coarse) == again and (on_fine == []) != again
+
+
+@pytest.mark.parametrize(
+    "n_terms, main, solved", [("auto", ("u",), 1), ("auto", (), 0), (2, ("u",), 0)]
+)
+def test_main_terms_are_tried_if_there_are_some_and_their_number_is_open(
+    n_terms, main, solved, monkeypatch
+):
+    monkeypatch.setattr(_evolution, "sees_noise", lambda _: False)
+    search, asked = failing_search(0.0)
+    search.n_terms, search._main_terms = n_terms, lambda known: main
+    search._try_main = lambda terms, offer: asked.append(terms)
+    known = ("u", "u_xx")
+    search._try_simpler([(0.0, known)], known, None, None)
+    assert asked == solved * [main]
 
 
 @pytest.mark.parametrize("noisy", [False, True])

@@ -237,8 +237,9 @@ class TermSearch:
         for terms in near[: self.settings.n_simpler]:
             if self.stop is None and not solve(terms):
                 self.failed.add(terms)
-        main = self._main_terms(known) if ranked else known
-        if self.stop is None and main not in {known} | self.tried | self.failed:
+        is_open = ranked and self.n_terms == "auto"
+        main = self._main_terms(known) if is_open else known
+        if self.stop is None and main not in {known, ()} | self.tried | self.failed:
             self._try_main(main, offer)
 
     def _try_main(self, terms, offer):
