@@ -406,9 +406,20 @@ def test_main_terms_are_solved_for_with_the_prior_that_suits_them(ends, monkeypa
         return result
 
     monkeypatch.setattr(_evolution, "with_best_prior", refreshed)
-    search.solve, search.record = solve, kept.append
+
+    def record(own):
+        kept.append(own)
+        search.best = own
+
+    equation = SimpleNamespace(terms=lambda: {"u_xx": 1.0})
+    result.solution = SimpleNamespace(equation=equation)
+    sets = ("u_xx",), ("u", "u_xx"), ("u",)
+    search.steps = [SimpleNamespace(terms=own) for own in sets]
+    search.solve, search.record = solve, record
     search._try_main(("u_xx",), lambda terms: f"{terms[0]} offered")
     assert kept == ([result] if ends == "converged" else [])
+    rivals = [sets[0], sets[2]] if ends == "converged" else [*sets]
+    assert [step.terms for step in search.steps] == rivals
     assert search.failed == ({("u_xx",)} if ends in ("failed", "gave up") else set())
     assert search.stop is (Stop.KEYBOARD if ends == "interrupted" else None)
 

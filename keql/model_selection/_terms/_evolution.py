@@ -245,7 +245,9 @@ class TermSearch:
     def _try_main(self, terms, offer):
         """Solve for the main terms, with the prior that suits these.
 
-        That of the best ones may have taken up what others make up for.
+        That of the best ones may have taken up what others make up for. If they are
+        better, sets of all of them and others are no rivals: what these explained were
+        errors of the grid.
         """
         problem, states = self.best.model.problem, self.best.solution.states
         solve = partial(self.solve, factor=10.0)
@@ -258,6 +260,9 @@ class TermSearch:
             self.failed.add(terms)
         else:
             self.record(result)
+        if result is self.best:
+            main = {*result.solution.equation.terms()}
+            self.steps = [step for step in self.steps if not main < {*step.terms}]
 
     def _main_terms(self, known):
         """The known terms that make up more than a small part of the equation."""
