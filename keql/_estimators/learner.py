@@ -491,6 +491,7 @@ def _merge_rows(table, weights, n_functions, operators):
     """FunctionData of each function from rows (function, operator, point, value)."""
     table, inverse = np.unique(table, axis=0, return_inverse=True)
     weights = np.bincount(inverse.ravel(), weights=weights)
+    # The rows are sorted, by functions first.
     ends = np.searchsorted(table[:, 0], np.arange(1, n_functions))
     return [
         FunctionData(own[:, 2:-1], own[:, -1], w, own[:, 1].astype(int), operators)

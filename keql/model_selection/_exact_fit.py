@@ -282,9 +282,8 @@ def _gone_on(search, first, criteria):
         first.stop = Stop.KEYBOARD
         return first
     search.coarse = best
-    search.has_best_prior = first.has_best_prior and not search.misses_far_less(
-        criteria
-    )
+    is_found_anew = search.misses_far_less(criteria)
+    search.has_best_prior = first.has_best_prior and not is_found_anew
     search.leave_out_failed(first, criteria)
     search.failed_at, search.failed_there = first.linearised, first.failed_first
     if search.best is not None:

@@ -7,7 +7,7 @@ from keql._regression.term_scores import TermPrior
 
 @dataclass(frozen=True)
 class TrajectorySearchSettings:
-    """How far the search for terms goes.
+    """How far the search for terms of trajectories and of systems of fields goes.
 
     n_rounds : int. Linearisations in which sets of terms are searched.
     n_tried, margin : int, float. In each, so many sets are solved for at most, as long
@@ -112,7 +112,7 @@ class TrajectorySearchSettings:
 
 @dataclass(frozen=True)
 class TermSearchSettings:
-    """How far the search among sets of terms goes.
+    """How far the search for terms of a single field, exact in time and space, goes.
 
     max_size, max_sets : int. All sets of up to `max_size` terms are compared, if at
         most `max_sets` have a size; larger ones near the best one.
