@@ -144,8 +144,14 @@ class WaveSearch:
     ratios : tuple of float. Noise levels, in units of the size of the profile.
     noise : float. Up to this part of the standard deviation of the values they count
         as met.
-    error : float. The same of errors of predicting each value from all others.
+    error : float. The same of errors of predicting each value from all others, and from
+        those that a wave carries there from elsewhere.
     least : float. Of the extent of space that a wave travels over at least.
+    apart : float. In units of the length scale, how far from a value, and how long
+        before or after it in the time that a wave takes so far, others have to be seen
+        that it is carried from. Any record of a sensor, and any snapshot, is met by a
+        profile of its own.
+    carried : float. Part of the values that these predict well, at least.
     most : int. So many values are compared at most.
     """
 
@@ -157,6 +163,8 @@ class WaveSearch:
     noise: float = 1e-3
     error: float = 0.05
     least: float = 0.1
+    apart: float = 0.25
+    carried: float = 0.5
     most: int = 300
 
 
@@ -200,7 +208,8 @@ def travelling_wave(data, axis, speed, settings=None):
     settings : WaveSearch, default=None. None: the default one.
 
     Returns wave : TravellingWave or None. Noise, length scale and speed are those of
-        maximum likelihood; the values are met, and each one is predicted by the others.
+        maximum likelihood; the values are met, and each one is predicted by the others,
+        most of them also by those of other times and places.
     """
     settings = settings or WaveSearch()
     rows = slice(None, None, -(-len(data.values) // settings.most))
@@ -232,7 +241,33 @@ def travelling_wave(data, axis, speed, settings=None):
     error = rms(alpha / certainty)  # Rasmussen and Williams, eq. 5.12
     if noise > settings.noise * spread or error > settings.error * spread:
         return None
-    return TravellingWave(axis, speed, length, s, mean, alpha, noise, error)
+    wave = TravellingWave(axis, speed, length, s, mean, alpha, noise, error)
+    errors, deviations = _carried(wave, points, L, noise / ratio, settings.apart)
+    is_told = deviations < settings.error * spread
+    is_carried = np.mean(is_told) > settings.carried
+    return wave if is_carried and rms(errors[is_told]) < settings.error * spread else None
+
+
+def _carried(wave, points, L, size, apart):
+    """Errors (n,) of values that are seen elsewhere, and their standard deviations.
+
+    Each of the values at points (n, 2) is predicted from those that are seen at other
+    times and places: all that are nearer are left out (as Rasmussen and Williams, eq.
+    5.12, for blocks). L (n, n) is the Cholesky factor of the covariance in units of
+    the square of the `size` of the profile.
+    """
+    half = inverse_lower(L)
+    precision, alpha = half.T @ half, wave.coefficients
+    scaled = points * np.where(np.arange(2) == wave.axis, abs(wave.speed), 1.0)
+    distances = np.abs(scaled[:, None] - scaled[None])
+    near = np.any(distances < apart * wave.length, axis=2)
+    found = np.empty((len(points), 2))
+    for i, left_out in enumerate(near):
+        rows, own = np.flatnonzero(left_out), np.count_nonzero(left_out[:i])
+        right = np.column_stack([alpha[rows], np.arange(len(rows)) == own])
+        block = cholesky(precision[np.ix_(rows, rows)])
+        found[i] = solve_cholesky(block, right)[own]
+    return found[:, 0], size * np.sqrt(found[:, 1])
 
 
 def _profiles(s, y, extent, axis, settings):

@@ -9,7 +9,7 @@ from keql._numerics.optimisation import Stop
 from keql._observations.data import PredictionScale, left_out_errors
 from keql.equation import are_monomials, highest_derivatives
 from keql.model_selection._beside._left_out import terms_left_out
-from keql.model_selection._beside._uncertain import uncertainty_of_terms
+from keql.model_selection._beside._uncertain import least_told, uncertainty_of_terms
 from keql.model_selection._beside._without import gain_of_equations
 from keql.model_selection._criteria import (
     Criteria,
@@ -223,18 +223,17 @@ class Selection:
         """Equations with terms that leave P uncertain, and by what part, a dict.
 
         Standard deviations of P where states are, in units of its size, above that
-        which is told. Two steps may take noise for a motion: they are not asked whether
-        data are exact. Noise of an equation that is given is believed; and who keeps
-        all terms has asked for no choice among equations.
+        which is told. Noise of an equation that is given is believed; and who keeps all
+        terms has asked for no choice among equations.
         """
-        fit, most = self.best, self.criteria.uncertain_terms
+        fit, least = self.best, least_told(self.best, self.criteria)
         given = given_equation_noise(fit.hypothesis, fit.two_step.setup)
         parts = uncertainty_of_terms(fit) if np.all(np.isnan(given)) else {}
         n_terms = {name: fit.hypothesis.of_equation(name).n_terms for name in parts}
         return {
             name: part
             for name, part in parts.items()
-            if part > most and n_terms[name] is not None
+            if part > least and n_terms[name] is not None
         }
 
     @property

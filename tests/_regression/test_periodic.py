@@ -121,3 +121,36 @@ def test_noise_is_no_wave():
     noisy = Sample(data.points, data.values + noise, data.weights)
     assert travelling_wave(data, 0, 3.8) is not None
     assert travelling_wave(noisy, 0, 3.8) is None
+
+
+def grid(t, x):
+    """Points (n, 2) of all pairs of times and places."""
+    return np.stack(np.meshgrid(t, x, indexing="ij"), axis=-1).reshape(-1, 2)
+
+
+@pytest.mark.parametrize(
+    "points, speed",
+    [
+        (grid(np.linspace(0, 4, 25), np.arange(6.0)), 0.2),
+        (grid(np.linspace(0, 4, 25), np.arange(6.0)), -0.15),
+        (grid(np.arange(3.0), np.linspace(0, 2, 30)), 2.4),
+    ],
+)
+def test_records_and_snapshots_are_no_waves(points, speed):
+    """A slow profile, or a fast one, has a part of its own for each of them."""
+    t, x = points.T
+    u = np.exp(-0.1 * t) * np.sin(x) + 0.5 * np.exp(-0.4 * t) * np.cos(2 * x + 1)
+    assert travelling_wave(Sample(points, u, np.ones(len(u))), 0, speed) is None
+
+
+@pytest.mark.parametrize(
+    "points",
+    [
+        grid(np.linspace(0, 3, 40), np.arange(6.0)),
+        grid(np.linspace(0, 3, 6), np.linspace(0, 5, 40)),
+    ],
+)
+def test_a_wave_passes_sensors_and_is_seen_in_snapshots(points):
+    u = 1 / np.cosh(points[:, 1] - 2 * points[:, 0]) ** 2
+    wave = travelling_wave(Sample(points, u, np.ones(len(u))), 0, 1.8)
+    assert wave.speed == pytest.approx(2.0, rel=1e-3)

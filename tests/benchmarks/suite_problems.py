@@ -246,6 +246,7 @@ def on_ring(terms, initial, t_end, length, n, box, n_modes=128, seed=0, forcing=
     """u_t = a polynomial of u and its derivatives, periodic; seen at n points in a box.
 
     None if the solution grows or is not resolved. A forcing is a function of points.
+    Two numbers n are those of times and of sensors, all of which are read every time.
     """
     x = length * np.arange(n_modes) / n_modes
     wave = 2j * np.pi / length * np.fft.rfftfreq(n_modes, 1 / n_modes)
@@ -295,7 +296,11 @@ def on_ring(terms, initial, t_end, length, n, box, n_modes=128, seed=0, forcing=
 
     (t0, t1), (x0, x1) = (0.0, t_end), box
     rng = np.random.default_rng((seed, 5))
-    X = rng.uniform((t0, x0), (t1, x1), (n, 2))
+    if np.ndim(n):
+        read = np.linspace(t0, t1, n[0]), np.linspace(x0, x1, n[1])
+        X = np.stack(np.meshgrid(*read, indexing="ij"), axis=-1).reshape(-1, 2)
+    else:
+        X = rng.uniform((t0, x0), (t1, x1), (n, 2))
     inside = np.linspace(0.03, 0.97, 40)
     axes = t0 + (t1 - t0) * inside, x0 + (x1 - x0) * inside
     grid = np.meshgrid(*axes, indexing="ij")
@@ -312,8 +317,11 @@ def on_ring(terms, initial, t_end, length, n, box, n_modes=128, seed=0, forcing=
     return SuiteProblem(settings, X, truth(X), X_test, truth(X_test), {"u_t": left})
 
 
-def random_evolution(draw):
-    """Two to four of u, u^2, u_x, u_xx, u u_x, u_xxx with random coefficients."""
+def random_evolution(draw, n=150):
+    """Two to four of u, u^2, u_x, u_xx, u u_x, u_xxx with random coefficients.
+
+    Seen at n points, or at sensors as `on_ring` says.
+    """
     rng = np.random.default_rng((draw, 3))
     names = ["u", "u^2", "u_x", "u_xx", "u u_x", "u_xxx"]
     while True:
@@ -332,7 +340,7 @@ def random_evolution(draw):
             return np.cos(x[:, None] * k + phases) @ heights
 
         problem = on_ring(
-            terms, initial, 2.0, 2 * np.pi, 150, (1.0, 5.0), seed=int(draw)
+            terms, initial, 2.0, 2 * np.pi, n, (1.0, 5.0), seed=int(draw)
         )
         if problem is not None:
             return problem
@@ -1152,6 +1160,10 @@ def suite(n_random):
     for seed in range(n_random):
         make = partial(random_evolution, seed)
         problems["evolution", f"{seed}"] = lambda draw, make=make: make()
+        for name, n in {"at sensors": (25, 8), "snapshots of": (5, 30)}.items():
+            problems["evolution", f"{name} {seed}"] = lambda draw, make=make, n=n: (
+                make(n=n)
+            )
     fields = {
         "heat": heat,
         "heat on a ring": heat_on_ring,

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from exact_states import CONTEXT, grow
 from known_equations import cole_hopf, learn_cole_hopf, points_of_cole_hopf
+from scipy.integrate import solve_ivp
 
 from keql import OneStepKEqL, TwoStepKEqL
 from keql._evolution.problem import EvolutionProblem
@@ -199,6 +200,33 @@ def test_a_single_soliton_is_one_of_many_equations():
     assert {*terms} in ({"u_x"}, {"u u_x", "u_xxx"})
     error = np.linalg.norm(model.predict(X_test) - y_test)
     assert error < 0.05 * np.linalg.norm(y_test)
+
+
+def at_sensors(n_sensors=6, n_times=25):
+    """Points, and exact values of u_t = u - u^2 + 0.1 u_xx, periodic in space."""
+    k, waves = np.arange(33), 2 * np.pi * np.arange(64) / 64
+
+    def rate(_, u):
+        spread = np.fft.irfft(-(k**2) * np.fft.rfft(u), 64)
+        return u - u**2 + 0.1 * spread
+
+    t = np.linspace(0, 4, n_times)
+    first, how = 0.3 + 0.2 * np.sin(waves), {"rtol": 1e-10, "atol": 1e-10}
+    u = solve_ivp(rate, (0, 4), first, "Radau", t_eval=t, **how).y
+    x = np.linspace(0.628, 5.655, n_sensors)
+    parts = np.fft.rfft(u, axis=0)[:32] / 64 * np.where(k[:32] > 0, 2, 1)[:, None]
+    values = np.real(np.exp(1j * np.outer(x, k[:32])) @ parts)
+    return np.stack(np.meshgrid(t, x, indexing="ij"), axis=-1).reshape(-1, 2), values.T
+
+
+def test_records_of_sensors_are_not_carried_along():
+    """Each may be met by a part of a wave that no other sensor sees."""
+    X, values = at_sensors()
+    model = OneStepKEqL(("u", "u_x", "u_xx"), "u_t", variables=("t", "x"))
+    model.fit(X, values.ravel())
+    expected = {"u": 1.0, "u^2": -1.0, "u_xx": 0.1}
+    assert model.equation_.terms() == pytest.approx(expected, rel=1e-4)
+    assert model.fit_report_.concerns == []
 
 
 def test_more_terms_on_offer_leave_what_is_found(grown, monkeypatch):

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from keql import IdentifiabilityWarning, OneStepKEqL, TwoStepKEqL
+from keql._observations.data import noise_range
 from keql._regression.two_step import FitSettings, Hypothesis
 from keql.kernels import Polynomial, Restriction
 from keql.model_selection._beside import _uncertain
-from keql.model_selection._beside._uncertain import uncertainty_of_terms
+from keql.model_selection._beside._uncertain import least_told, uncertainty_of_terms
+from keql.model_selection._criteria import Criteria
 from keql.model_selection._fit import Context
 from keql.model_selection._terms._fewer import TermsStep
 from keql.model_selection._terms._trajectories import fit_trajectories
@@ -141,3 +143,27 @@ def test_what_noise_leaves_of_a_chosen_equation_is_told(n, noise, n_terms, told)
         model.fit(t[:, None], u)
     concerns = [c for c in model.fit_report_.concerns if "is uncertain by" in c]
     assert len(concerns) == told
+
+
+@pytest.mark.parametrize(
+    "changes, least",
+    [
+        ({}, "uncertain_if_exact"),
+        ({"is_exact": False}, "uncertain_terms"),
+        ({"is_driven": True}, "uncertain_terms"),
+        ({"sees": 1e-2}, "uncertain_terms"),
+        ({"finds": 1e-2}, "uncertain_terms"),
+    ],
+)
+def test_less_is_told_of_exact_data(fit, changes, least):
+    """In them neither two steps nor exact states find more than the lowest noise."""
+    lowest, _ = noise_range(fit.two_step.observations.sizes())
+    levels = {"sees": lowest, "finds": lowest} | changes
+    stand_in = SimpleNamespace(
+        is_exact=changes.get("is_exact", True),
+        is_driven=changes.get("is_driven", False),
+        two_step=replace(fit.two_step, observation_noise=np.array(levels["sees"])),
+        problem=SimpleNamespace(prior=SimpleNamespace(noise=np.array(levels["finds"]))),
+    )
+    criteria = Criteria()
+    assert least_told(stand_in, criteria) == getattr(criteria, least)

@@ -12,6 +12,7 @@ import numpy as np
 from keql._numerics.linalg import rms, size_or_one
 from keql._regression.hidden import hidden_operators, involves
 from keql.equation import rms_std, terms_of
+from keql.model_selection._criteria import level_in_space, sees_noise
 from keql.model_selection._terms._fewer import most_probable
 
 
@@ -42,6 +43,18 @@ def uncertainty_of_terms(fit):
         size = size_or_one(learned[e].unknown_part(S))
         parts[terms.name] = variance**0.5 / size
     return parts
+
+
+def least_told(fit, criteria):
+    """From which part of its size on the uncertainty of an equation is told.
+
+    That of exact data is small: two steps see no noise in them, and exact states, which
+    none drives, find none. Two steps alone may take noise for a motion.
+    """
+    if not fit.is_exact or fit.is_driven or sees_noise(fit.two_step):
+        return criteria.uncertain_terms
+    is_met = level_in_space(fit, fit.two_step) <= criteria.interpolated
+    return criteria.uncertain_if_exact if is_met else criteria.uncertain_terms
 
 
 def _variance_between(steps, e, equation, S):
