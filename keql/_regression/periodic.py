@@ -244,8 +244,9 @@ def travelling_wave(data, axis, speed, settings=None):
     wave = TravellingWave(axis, speed, length, s, mean, alpha, noise, error)
     errors, deviations = _carried(wave, points, L, noise / ratio, settings.apart)
     is_told = deviations < settings.error * spread
-    is_carried = np.mean(is_told) > settings.carried
-    return wave if is_carried and rms(errors[is_told]) < settings.error * spread else None
+    if np.mean(is_told) < settings.carried:
+        return None
+    return wave if rms(errors[is_told]) < settings.error * spread else None
 
 
 def _carried(wave, points, L, size, apart):

@@ -339,9 +339,7 @@ def random_evolution(draw, n=150):
             k = np.arange(1, 4)
             return np.cos(x[:, None] * k + phases) @ heights
 
-        problem = on_ring(
-            terms, initial, 2.0, 2 * np.pi, n, (1.0, 5.0), seed=int(draw)
-        )
+        problem = on_ring(terms, initial, 2.0, 2 * np.pi, n, (1.0, 5.0), seed=int(draw))
         if problem is not None:
             return problem
 
@@ -1161,8 +1159,8 @@ def suite(n_random):
         make = partial(random_evolution, seed)
         problems["evolution", f"{seed}"] = lambda draw, make=make: make()
         for name, n in {"at sensors": (25, 8), "snapshots of": (5, 30)}.items():
-            problems["evolution", f"{name} {seed}"] = lambda draw, make=make, n=n: (
-                make(n=n)
+            problems["evolution", f"{name} {seed}"] = lambda draw, make=make, n=n: make(
+                n=n
             )
     fields = {
         "heat": heat,
