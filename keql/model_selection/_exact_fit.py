@@ -21,7 +21,6 @@ from keql._numerics.optimisation import Stop, or_stopped
 from keql._observations.data import PredictionScale
 from keql._regression.screening import CandidateTerms
 from keql.equation import with_few_weights
-from keql.model_selection._beside._uncertain import least_told, uncertainty_of_terms
 from keql.model_selection._criteria import are_many, meets_data
 from keql.model_selection._fit import JointFamily, fit_jointly
 from keql.model_selection._terms._evolution import (
@@ -88,7 +87,7 @@ def fit_exact_states(two_step, learned, hypothesis, context, settings=None):
         if learned.equation is not two_step.equation:
             search.try_terms(problem, learned.equation, start.states)
         else:
-            search = _coarse_first(search, start, hypothesis, criteria)
+            search = _coarse_first(search, start, criteria)
         if search.is_astray and search.stop is None:
             return None
         if search.stop is None and not search.misses_as_before(criteria):
@@ -231,11 +230,9 @@ def fit_hypothesis(hypothesis, two_step, context, learned=None, settings=None):
     )
 
 
-def _coarse_first(search, start, hypothesis, criteria):
+def _coarse_first(search, start, criteria):
     """A search that has tried what was found on a coarse grid, from a first iterate.
 
-    Exact data may be met there while the equation stays uncertain, as boundary values
-    explain what terms do not that larger sets have: these are tried too.
     If the best equation there has no derivative of the highest order in space, those
     that have one are searched alone: few points are soon met by what is carried along,
     from whose states no equation of what spreads is found. Where the coarse grid has
@@ -252,11 +249,6 @@ def _coarse_first(search, start, hypothesis, criteria):
     first.run(states)
     if first.is_astray:
         return first
-    if first.stop is None and _is_left_open(first, hypothesis, criteria):
-        other = search.on(coarse)
-        other.settings = replace(first.settings, grows=True)
-        other.run(states)
-        first = first.or_better(other)
     # From here on all sets that are tried may fail.
     n_tried = min(settings.n_again, settings.n_tried)
     search.settings = replace(settings, most_failed=settings.n_tried, n_tried=n_tried)
@@ -272,16 +264,6 @@ def _coarse_first(search, start, hypothesis, criteria):
         search.failed_at = first.linearised
         return search
     return first if first.stop is not None else _gone_on(search, first, criteria)
-
-
-def _is_left_open(search, hypothesis, criteria):
-    """Whether an equation is uncertain although exact data are met."""
-    learned = search.problem.learned
-    fit = exact_fit(learned, hypothesis, search.best, search.steps)
-    least = fit and least_told(fit, criteria)
-    if fit is None or least == criteria.uncertain_terms:
-        return False
-    return max(uncertainty_of_terms(fit).values(), default=0.0) > least
 
 
 def _gone_on(search, first, criteria):

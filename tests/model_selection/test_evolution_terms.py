@@ -468,6 +468,31 @@ def test_no_sets_are_near_where_nothing_can_be_linearised(noisy, monkeypatch):
     assert asked == []
 
 
+@pytest.mark.parametrize("n_coordinates", [1, 2])
+def test_sets_have_a_term_more_for_a_second_coordinate(n_coordinates):
+    """Each has its term of what spreads."""
+    search, _ = failing_search(0.0)
+    del search._compared
+    search.best, search.highest, search.linearised = None, np.inf, np.nan
+    search.failed_at, search.only_leading, asked = np.nan, False, []
+    regression = SimpleNamespace(whitened=lambda: (None, None))
+    prior = SimpleNamespace(scale=1.0)
+    model = SimpleNamespace(
+        loss=0.0, regression=regression, problem=SimpleNamespace(prior=prior)
+    )
+    search.problem = SimpleNamespace(
+        grid=SimpleNamespace(space=(None,) * n_coordinates),
+        iterate=lambda *_: None,
+        evaluate=lambda _: None,
+        linearise=lambda _: model,
+    )
+    search.candidates = SimpleNamespace(
+        equation=None, compared=lambda *given: asked.append(given[-1].max_size) or []
+    )
+    search._compared(None)
+    assert asked == [SETTINGS.max_size + n_coordinates - 1]
+
+
 def test_sets_that_failed_on_a_coarse_grid_are_left_out_on_a_finer_one(monkeypatch):
     """Also once others have converged, if the first states are no others there."""
     monkeypatch.setattr(_evolution, "sees_noise", lambda _: False)

@@ -340,7 +340,9 @@ class TermSearch:
         if model is None or self._is_in_vain(model):
             return [], known, None, None
         target, features = model.regression.whitened()
-        given = self.n_terms, known, target, features, self.settings
+        settings, more = self.settings, len(problem.grid.space) - 1
+        settings = replace(settings, max_size=settings.max_size + more)
+        given = self.n_terms, known, target, features, settings
         compared = candidates.compared(*given)
         if self.only_leading:
             compared = [each for each in compared if self._leading & {*each[1]}]
