@@ -114,8 +114,8 @@ class TrajectorySearchSettings:
 class TermSearchSettings:
     """How far the search for terms of a single field, exact in time and space, goes.
 
-    max_size, max_sets : int. All sets of up to `max_size` terms are compared, in a plane
-        of one more, as what spreads has a term for each coordinate, if at most
+    max_size, max_sets : int. All sets of up to `max_size` terms are compared, in a
+        plane of one more, as what spreads has a term for each coordinate, if at most
         `max_sets` have a size; larger ones near the best one.
     n_grown : int. Sets of each size from which larger ones grow by a term.
     grows : bool. Whether they do if the number of terms is open. From states that miss
