@@ -589,7 +589,10 @@ def allen_cahn():
 
 
 def in_two_dimensions(terms, rate, initial, t_end, n, n_modes=32):
-    """u_t = 0.1 (u_xx + u_yy) + rate(u), periodic; seen at n points in a box."""
+    """u_t = 0.1 (u_xx + u_yy) + rate(u), periodic; seen at n points in a box.
+
+    Two numbers n are those of times and of stations, all of which are read every time.
+    """
     x = 2 * np.pi * np.arange(n_modes) / n_modes
     k = np.fft.fftfreq(n_modes, 1 / n_modes)
     square = np.add.outer(k**2, k**2)
@@ -610,7 +613,11 @@ def in_two_dimensions(terms, rate, initial, t_end, n, n_modes=32):
         return np.real(np.einsum("nij,ni,nj->n", np.fft.fft2(u), in_x, in_y))
 
     rng = np.random.default_rng(8)
-    X = rng.uniform((0, 1, 1), (t_end, 4, 4), (n, 3))
+    if np.ndim(n):
+        places = np.tile(rng.uniform(1, 4, (n[1], 2)), (n[0], 1))
+        X = np.column_stack([np.repeat(np.linspace(0, t_end, n[0]), n[1]), places])
+    else:
+        X = rng.uniform((0, 1, 1), (t_end, 4, 4), (n, 3))
     inside = (0.03 * t_end, 1.1, 1.1), (0.97 * t_end, 3.9, 3.9)
     X_test = rng.uniform(*inside, (1000, 3))
     settings = {
@@ -1172,6 +1179,8 @@ def suite(n_random):
         "klein_gordon linear": partial(klein_gordon, 0.0),
         "two_d heat": heat_in_two_dimensions,
         "two_d fisher": fisher_in_two_dimensions,
+        "two_d fisher in snapshots": partial(fisher_in_two_dimensions, (4, 45)),
+        "two_d fisher at stations": partial(fisher_in_two_dimensions, (12, 16)),
         "telegraph": telegraph,
         "porous medium": porous_medium,
         "source": heat_with_a_source,
