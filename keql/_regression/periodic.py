@@ -250,12 +250,19 @@ def travelling_wave(data, axis, speed, settings=None):
 
 
 def _carried(wave, points, L, size, apart):
-    """Errors (n,) of values that are seen elsewhere, and their standard deviations.
+    """How well a wave carries values from other times and places.
 
-    Each of the values at points (n, 2) is predicted from those that are seen at other
-    times and places: all that are nearer are left out (as Rasmussen and Williams, eq.
-    5.12, for blocks). L (n, n) is the Cholesky factor of the covariance in units of
-    the square of the `size` of the profile.
+    Each value is predicted from those that are further away than `apart` length scales
+    in space, and than the wave takes so far in time. With the others left out, the rows
+    B of the covariance K, the errors are [(K^-1)_BB]^-1 (K^-1 y)_B, and the variances
+    the diagonal of [(K^-1)_BB]^-1: Rasmussen and Williams, 2006, eq. 5.12, for blocks.
+
+    wave : TravellingWave. Of the values y, less their mean.
+    points : ndarray of shape (n, 2). Where they are seen.
+    L : ndarray of shape (n, n). The lower Cholesky factor of K in units of the square
+        of the `size` of the profile.
+
+    Returns errors, deviations : ndarray of shape (n,). In units of the values.
     """
     half = inverse_lower(L)
     precision, alpha = half.T @ half, wave.coefficients

@@ -139,8 +139,8 @@ class Criteria:
         0.029 and 0.0027; at new functions both were two to five times as large.
     uncertain_terms : float. The same of one with terms, others counting as probable as
         they are: three of 22 noisy equations without other doubts had more.
-    uncertain_if_exact : float. Either of exact data: 103 right equations of exact
-        states had 3.1e-4 at most, one of a plane in snapshots 8.2e-4, wrong ones 3e-2.
+    uncertain_if_exact : float. Both of these for exact data: 103 right equations of
+        exact states had 3.1e-4 at most, one in a plane 8.2e-4, a wrong one 2.8e-2.
     amplified, amplification : float. Change of an equation of trajectories, in units of
         its size, by states that are off by the noise of observations, above which it is
         told, if the equation amplifies that noise, in units of the standard deviation

@@ -50,6 +50,11 @@ def least_told(fit, criteria):
 
     That of exact data is small: two steps see no noise in them, and exact states, which
     none drives, find none. Two steps alone may take noise for a motion.
+
+    fit : Fit. As above.
+    criteria : Criteria. Those by which it was chosen.
+
+    Returns least : float. In units of the size of the unknown part.
     """
     if not fit.is_exact or fit.is_driven or sees_noise(fit.two_step):
         return criteria.uncertain_terms
