@@ -194,6 +194,19 @@ class TermTable:
             ]
         )
 
+    def has_many(self, kept, many, share, in_each=False):
+        """Whether more terms are kept than `many`, and than a share of all terms.
+
+        Or, `in_each`, more terms of an equation, and than that share of its own.
+        """
+        if len(kept) > max(many, share * len(self.groups)):
+            return True
+        chosen, size = self.groups >= 0, len(self.fewest)
+        offered = np.bincount(self.groups[chosen], minlength=size)
+        own = self.groups[kept]
+        counts = np.bincount(own[own >= 0], minlength=size)
+        return in_each and bool(np.any(counts > np.maximum(many, share * offered)))
+
     def is_fixed(self, equation):
         """Whether the number of terms of an equation is given."""
         return equation in self.fixed

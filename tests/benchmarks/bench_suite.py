@@ -55,7 +55,11 @@ def main():
     problems = {
         key: make
         for key, make in (
-            suite(options.random) | unseen() | evolution() | flows() | rings()
+            suite(options.random)
+            | unseen()
+            | evolution()
+            | flows()
+            | rings(options.random)
         ).items()
         if options.families is None or key[0].startswith(tuple(options.families))
         if options.names is None or key[1].startswith(tuple(options.names))

@@ -254,6 +254,18 @@ PROBLEMS = {
         FOURTH,
         window=WINDOW,
     ),
+    "cubic decay": lambda: fields_on_ring(
+        {
+            "u": {"u_xx": 0.114, "u^3": -0.861, "v": -0.166, "u": -0.773},
+            "v": {"v_xx": 0.235, "u v": -0.441},
+        },
+        (
+            _cosine(0.5, (1, 0.335, 3.59), (2, 0.160, 1.23)),
+            _cosine(-0.2, (1, 0.671, 5.71), (2, 0.248, 2.48)),
+        ),
+        2.5,
+        ("", "x", "xx"),
+    ),
     "window gray scott": lambda: fields_on_ring(
         {
             "u": {"1": 0.4, "u": -0.4, "u v^2": -1, "u_xx": 0.05},
@@ -267,15 +279,55 @@ PROBLEMS = {
 }
 
 
-def rings():
-    """Functions from the number of a draw to a problem, by family and name."""
+def random_pair(draw):
+    """Two fields that diffuse and react, with one to three random terms more each."""
+    rng = np.random.default_rng((draw, 12))
+
+    def right(own, other):
+        products = {
+            own: (-1, 1),
+            other: (-1, 1),
+            "u v": (-0.6, 0.6),
+            f"{own}^2": (-0.6, 0.6),
+            f"{own}^3": (-1, -0.3),
+            f"{own}_x": (-0.5, 0.5),
+            "1": (-0.5, 0.5),
+        }
+        values = [(name, rng.uniform(*limits)) for name, limits in products.items()]
+        chosen = rng.permutation(len(values))[: rng.integers(1, 4)]
+        return dict(values[i] for i in chosen) | {f"{own}_xx": rng.uniform(0.05, 0.3)}
+
+    while True:
+        equations = {"u": right("u", "v"), "v": right("v", "u")}
+        sizes, phases = rng.uniform(0.3, 0.8, (2, 2)), rng.uniform(0, 2 * np.pi, (2, 2))
+        sizes[:, 1] /= 2
+        parts = [
+            [(1, size[0], phase[0]), (2, size[1], phase[1])]
+            for size, phase in zip(sizes, phases, strict=True)
+        ]
+        initial = _cosine(0.5, *parts[0]), _cosine(-0.2, *parts[1])
+        try:
+            with np.errstate(all="raise"):
+                problem = fields_on_ring(equations, initial, 2.5, ("", "x", "xx"))
+        except FloatingPointError:  # they grow beyond all bounds
+            continue
+        if np.max(np.abs(problem.y)) < 4:
+            return problem
+
+
+def rings(n_random=6):
+    """Functions from the number of a draw to a problem, by family and name.
+
+    Of pairs that are drawn at random there are `n_random`.
+    """
 
     def problem(draw, make, noise):
         found = make()
         return found.with_noise(noise, draw) if noise else found
 
+    pairs = {f"pair {i}": partial(random_pair, i) for i in range(n_random)}
     return {
         (f"ring{ending}", name): partial(problem, make=make, noise=noise)
         for noise, ending in ((0.0, ""), (0.02, " 2%"))
-        for name, make in PROBLEMS.items()
+        for name, make in (PROBLEMS | pairs).items()
     }

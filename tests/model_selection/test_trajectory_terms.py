@@ -381,8 +381,7 @@ def test_fields_are_searched_another_way_after_many_terms(
 def test_no_others_are_tried_near_many_terms(kept, first, is_left):
     """More than two in five, where the best set has as many there as well."""
     search = object.__new__(LinearisedTermSearch)
-    search.settings, search.table = TrajectorySearchSettings(), SimpleNamespace()
-    search.table.groups = np.zeros(40, dtype=int)
+    search.settings, search.table = TrajectorySearchSettings(), table_of([40])
     search.kept, search.score, search.sets = [*range(kept)], 0.0, SimpleNamespace()
     search.sets.best = lambda _: [*range(first)]
 
@@ -396,8 +395,41 @@ def test_no_others_are_tried_near_many_terms(kept, first, is_left):
     else:
         with pytest.raises(InterruptedError):
             next(offers)
-    search.table.groups = np.zeros(55, dtype=int)
+    search.table = table_of([55])
     assert not search._is_dense([*range(22)])  # two in five
+
+
+@pytest.mark.parametrize(
+    ("counts", "in_each", "lacks"),
+    [((30, 2), True, True), ((30, 2), False, False), ((24, 24), True, False)],
+)
+def test_many_terms_of_one_equation_stand_for_others(counts, in_each, lacks):
+    """More than two in five of its own, where more terms might be on offer."""
+    search = object.__new__(LinearisedTermSearch)
+    search.settings = TrajectorySearchSettings(in_each=in_each)
+    search.table, search.lacks_terms = table_of([60, 60]), False
+    search.score, search.sets, few = 0.0, SimpleNamespace(), counts[0]
+    search.kept = [*range(few), *range(60, 60 + counts[1])]
+    search.sets.best = lambda _: search.kept
+
+    def neighbours(*_):
+        raise InterruptedError
+
+    search.sets.neighbours = neighbours
+    if lacks:
+        assert [*search._best_neighbours(None, None, None)] == []
+    else:
+        with pytest.raises(InterruptedError):
+            next(search._best_neighbours(None, None, None))
+    assert search.lacks_terms is lacks
+
+
+def table_of(sizes):
+    """A table of equations with these numbers of terms, all of which may go."""
+    table = object.__new__(TermTable)
+    table.groups = np.repeat(np.arange(len(sizes)), sizes)
+    table.fewest = [1] * len(sizes)
+    return table
 
 
 class AnyScore:
@@ -968,3 +1000,43 @@ def test_few_terms_of_a_state_that_was_never_observed():
     assert z["x z"] == pytest.approx(1.0, rel=1e-6)
     assert z["z"] == pytest.approx(-5.7, rel=1e-6)
     assert -terms["x_t"]["z"] * z["1"] == pytest.approx(0.2, rel=1e-5)
+
+
+def reacting_pair(n_points, n_modes=64):
+    """u_t = 0.114 u_xx - 0.861 u^3 - 0.166 v - 0.773 u, v_t = 0.235 v_xx - 0.441 u v.
+
+    On a ring of length 2 pi up to the time 2.5, at points drawn at random: X and y.
+    """
+    x, k = 2 * np.pi * np.arange(n_modes) / n_modes, np.arange(n_modes // 2 + 1)
+    diffusion = np.outer([0.114, 0.235], k**2)
+
+    def rates(_, modes):
+        modes = modes.view(complex).reshape(2, -1)
+        u, v = np.fft.irfft(modes, n_modes)
+        terms = -0.861 * u**3 - 0.166 * v - 0.773 * u, -0.441 * u * v
+        return (np.fft.rfft(terms) - diffusion * modes).ravel().view(float)
+
+    u = 0.5 + 0.335 * np.cos(x + 3.59) + 0.16 * np.cos(2 * x + 1.23)
+    v = -0.2 + 0.671 * np.cos(x + 5.71) + 0.248 * np.cos(2 * x + 2.48)
+    start = np.fft.rfft([u, v]).ravel().view(float)
+    how = {"method": "LSODA", "rtol": 1e-10, "atol": 1e-10, "dense_output": True}
+    found = solve_ivp(rates, (0, 2.5), start, **how).sol
+    X = np.random.default_rng(0).uniform([0, 0], [2.5, 2 * np.pi], (n_points, 2))
+    modes = np.ascontiguousarray(found(X[:, 0]).T).view(complex)
+    waves = np.exp(1j * np.outer(X[:, 1], k)) * np.where(k, 2, 1) / n_modes
+    states = modes.reshape(n_points, 2, -1) * waves[:, None]
+    return X, np.real(np.sum(states, axis=2))
+
+
+@pytest.mark.slow
+def test_a_term_that_first_states_suggest_least_is_found():
+    """It is none of the 60 that are tried first, and 43 of these came near to it."""
+    X, y = reacting_pair(150)
+    operators = [name + end for end in ("", "_x", "_xx") for name in "uv"]
+    model = OneStepKEqL(
+        operators, ("u_t", "v_t"), variables=("t", "x"), states=("u", "v")
+    ).fit(X, y)
+    first, second = model.equation_["u_t"], model.equation_["v_t"]
+    expected = {"u_xx": 0.114, "u^3": -0.861, "v": -0.166, "u": -0.773}
+    assert first.terms() == pytest.approx(expected, rel=1e-3)
+    assert second.terms() == pytest.approx({"v_xx": 0.235, "u v": -0.441}, rel=1e-3)

@@ -39,12 +39,13 @@ class LinearisedTermSearch:
     repeats : TrajectoriesFound or None. Where another search ended that went on from
         a set that this one came to, with as large errors: from there it would find what
         that did, and ends.
+    lacks_terms : bool. Whether very many terms stand for some that might be on offer.
     """
 
     def __init__(self, problem, table, solve, settings, known=(), reached=-np.inf):
         self.problem, self.table, self.solve = problem, table, solve
         self.settings, self.repeats, self.known = settings, None, {}
-        self.reached = reached
+        self.reached, self.lacks_terms = reached, False
         for end in known:
             leading = [step for step in end.steps if step.leads]
             self.known |= {frozenset(s.terms): (s.error, end) for s in leading}
@@ -103,7 +104,7 @@ class LinearisedTermSearch:
                 offers = self._best_neighbours(score, model, iterate)
             for offer in offers:
                 self._try(offer, model, score, iterate)
-                if self.best is not None and self.best.interrupted:
+                if self.is_stopped:
                     return
             if self.best is None:
                 self._try_more(model, iterate)
@@ -137,14 +138,14 @@ class LinearisedTermSearch:
             offer = self.near.improved(self.sets.best(score), score)
             if tuple(offer) not in self.tried:
                 self._try(offer, model, score, there)
-            if self.best is not None and self.best.interrupted:
+            if self.is_stopped:
                 return
         self._go_on()
 
     def _go_on(self):
         """Search from the best set so far, if there is one, with short enough steps."""
         self.shorten_steps()
-        if self.best is not None and not self.best.interrupted:
+        if self.best is not None and not self.is_stopped:
             self.run(*self._with_all_terms(self.best, self.kept))
 
     def _diffusion(self):
@@ -209,8 +210,8 @@ class LinearisedTermSearch:
 
         What was found before stays the best if it is more probable.
         """
-        before, is_stopped = self.best_converged, self.best and self.best.interrupted
-        if is_stopped or self.repeats is not None:
+        before = self.best_converged
+        if self.is_stopped or self.repeats is not None:
             return
         if before[0] is not None and not self._is_dense(before[2]):
             return
@@ -250,6 +251,11 @@ class LinearisedTermSearch:
             near = [kept for kept in fewer if score(kept) > least]
             near = [kept for kept in near[::-1] if tuple(kept) not in self.tried]
             yield from near[: self.settings.n_simpler]
+
+    @property
+    def is_stopped(self):
+        """Whether the search was interrupted."""
+        return self.best is not None and self.best.interrupted
 
     def _is_hopeless(self):
         """Whether the best terms so far do not predict at all."""
@@ -392,7 +398,9 @@ class LinearisedTermSearch:
         none where many terms stand for something else.
         """
         before, first = self.score, self.sets.best(score)
-        if self._is_dense(self.kept) and self._is_dense(first):
+        in_each = self.settings.in_each
+        if self._is_dense(self.kept, in_each) and self._is_dense(first, in_each):
+            self.lacks_terms = in_each
             return
         others = self.sets.neighbours(self.kept, score)
         others = (o for o in others if tuple(o) not in self.tried and o != first)
@@ -425,28 +433,16 @@ class LinearisedTermSearch:
         if not self.score > before:
             yield from self.near.without_any(self.kept, score, self.ends)
 
-    def _is_dense(self, kept):
+    def _is_dense(self, kept, in_each=False):
         """Whether the terms kept are many enough to stand for one that is not there."""
-        part = self.settings.dense * len(self.table.groups)
-        return len(kept) > max(self.settings.many, part)
+        many, share = self.settings.many, self.settings.dense
+        return self.table.has_many(kept, many, share, in_each)
 
     def _without_cancelling(self, model, iterate):
-        """The best set without terms that cancel along the trajectories.
-
-        With terms that do, such as those of an energy that is conserved, the equations
-        may be so unstable beside the trajectories that a linearisation does not see
-        that they can go. Highest derivatives need the others to the part that the noise
-        is of the observations.
-        """
-        problem, kept = model.problem, self.kept
-        effects = problem.effects_on_highest(iterate) @ self.single
+        """The best set without terms that cancel along the trajectories."""
+        effects = model.problem.effects_on_highest(iterate) @ self.single
         values = self.table.values_of(iterate.equations)
-        scale, used = PredictionScale(problem.learned.observations), effects[:, kept]
-        noise = scale.noise(problem.prior.noise)
-        level = rms(used @ values[kept]) * noise / scale.size
-        if not level > 0:
-            return kept
-        return self.near.without_needless(kept, values[kept], used, level)
+        return self.near.without_cancelling(self.kept, values, effects, model.problem)
 
     def _record(self, kept, result):
         """Keep a result if it is the best so far."""
@@ -472,8 +468,7 @@ class LinearisedTermSearch:
 
     def settle(self):
         """End with the best solution that converged; others only lead on."""
-        interrupted = self.best is not None and self.best.interrupted
-        if not interrupted and self.best_converged[0] is not None:
+        if not self.is_stopped and self.best_converged[0] is not None:
             own, given = self.best_converged, (self.ends, self.solve, self.settings)
             self.best_converged = in_fewest_terms(*own, *given)
             self.best, self.score, self.kept = self.best_converged

@@ -5,7 +5,9 @@ from itertools import chain, combinations
 import numpy as np
 from scipy import linalg
 
+from keql._numerics.linalg import rms
 from keql._numerics.subsets import small_subsets, two_exchanged
+from keql._observations.data import PredictionScale
 from keql.equation import WeightPosterior
 
 
@@ -106,6 +108,21 @@ class SetsNear:
         sets = (tuple(sorted([*rest, *subsets[k]])) for k in best)
         pairs = zip(values[best].tolist(), sets, strict=True)
         return [(value, [*kept]) for value, kept in pairs if kept not in tried]
+
+    def without_cancelling(self, kept, values, effects, problem):
+        """The set without terms that cancel along the trajectories.
+
+        With terms that do, such as those of an energy that is conserved, the equations
+        may be so unstable beside the trajectories that a linearisation does not see
+        that they can go. Highest derivatives need the others to the part that the noise
+        is of the observations. All terms have some `values` (q,), and `effects` (n, q).
+        """
+        scale = PredictionScale(problem.learned.observations)
+        noise, used = scale.noise(problem.prior.noise), effects[:, kept]
+        level = rms(used @ values[kept]) * noise / scale.size
+        if not level > 0:
+            return kept
+        return self.without_needless(kept, values[kept], used, level)
 
     def without_needless(self, kept, values, effects, level):
         """A set without terms that the others make up for.

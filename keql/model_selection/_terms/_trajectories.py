@@ -14,7 +14,7 @@ from keql._joint.assembly import joint_basis
 from keql._numerics.linalg import size_or_one
 from keql._numerics.optimisation import RelaxedSteps, Stop, keep_best, minimise
 from keql._observations.data import PredictionScale
-from keql._regression.screening import with_most_probable_terms
+from keql._regression.screening import ScreeningSettings, with_most_probable_terms
 from keql._regression.term_scores import TermTable
 from keql.model_selection._criteria import sees_noise
 from keql.model_selection._fit import given_equation_noise
@@ -69,20 +69,56 @@ def search_trajectories(
     is_field = len(learned.variables) > 1
     if (why_not_integrated if is_field else why_no_trajectories)(learned):
         return TrajectoriesFound()
-    learned = with_most_probable_terms(learned, hypothesis)
+    given = hypothesis, context, simpler, (known, reached)
     settings = settings or _settings(learned)
-    problem = _problem_of(learned, hypothesis, settings)
-    given = learned, hypothesis, context, settings, simpler, (known, reached)
-    search = _searched(problem, *given)
+    few = with_most_probable_terms(learned, hypothesis)
+    if is_field and not simpler:
+        few, search = _searched_among_more(learned, few, settings, *given)
+    else:
+        search = _searched_finely(few, settings, *given)
     if search.repeats is not None:
         return replace(search.repeats, steps=search.steps)
-    if search.best is None and not (is_field or simpler):
+    fit = exact_fit(few, hypothesis, search.best, search.steps)
+    return TrajectoriesFound(fit, search.steps)
+
+
+def _searched_among_more(learned, few, settings, hypothesis, *given):
+    """The search among few terms, or among more if very many of these are the best.
+
+    They stand for some that are not on offer then. Returns the learned model with the
+    terms that were searched, and the search.
+    """
+    more = ScreeningSettings.of_dense_sets()
+    more = with_most_probable_terms(learned, hypothesis, more)
+    how = replace(settings, in_each=_n_weights(more) > _n_weights(few))
+    search = _searched_finely(few, how, hypothesis, *given)
+    if search.is_stopped or search.repeats is not None or not search.lacks_terms:
+        return few, search
+    wider = _searched_finely(more, settings, hypothesis, *given)
+    if wider.is_stopped or wider.score > search.score:
+        return more, wider
+    _end(search)
+    return few, search
+
+
+def _n_weights(learned):
+    """How many weights all equations have together."""
+    return sum(len(equation.weights) for equation in learned.equations)
+
+
+def _searched_finely(learned, settings, hypothesis, context, simpler, before):
+    """The LinearisedTermSearch of a learned model, at its end."""
+    given = learned, hypothesis, context, settings, simpler, before
+    problem = _problem_of(learned, hypothesis, settings)
+    search = _searched(problem, *given)
+    is_repeated = search.repeats is not None
+    is_field = len(learned.variables) > 1
+    if search.best is None and not (is_repeated or is_field or simpler):
         # Steps of noisy data may be too long where equations are poorly known.
         finer = _problem_of(learned, hypothesis, settings, TrajectoryLimits.short())
         if sum(map(len, finer.times)) > sum(map(len, problem.times)):
             search = _searched(finer, *given)
-    fit = exact_fit(learned, hypothesis, search.best, search.steps)
-    return TrajectoriesFound(fit, search.steps)
+    return search
 
 
 def _searched(problem, learned, hypothesis, context, settings, simpler, before):
@@ -106,15 +142,21 @@ def _searched(problem, learned, hypothesis, context, settings, simpler, before):
                 ways = [first, search.run_from_semilinear, *ways]
             for way in ways:
                 search.or_better(way, problem, start)
+                if search.lacks_terms:
+                    return search
         else:
             search.best = solve(problem, problem.start())
-        if search.repeats is not None:
-            return search
-        search.settle()
-        if is_field:
-            search.refresh()
-        search.resolve()
+        if search.repeats is None:
+            _end(search)
     return search
+
+
+def _end(search):
+    """End with the best set that converged, resolved, and with the best prior."""
+    search.settle()
+    if len(search.problem.learned.variables) > 1:
+        search.refresh()
+    search.resolve()
 
 
 def _settings(learned):
