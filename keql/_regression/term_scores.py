@@ -197,7 +197,8 @@ class TermTable:
     def has_many(self, kept, many, share, in_each=False):
         """Whether more terms are kept than `many`, and than a share of all terms.
 
-        Or, `in_each`, more terms of an equation, and than that share of its own.
+        Or, `in_each`, more terms of an equation, and than that share of its own. The
+        terms `kept` are positions, the `share` is between zero and one.
         """
         if len(kept) > max(many, share * len(self.groups)):
             return True

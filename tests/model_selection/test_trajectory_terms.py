@@ -424,6 +424,47 @@ def test_many_terms_of_one_equation_stand_for_others(counts, in_each, lacks):
     assert search.lacks_terms is lacks
 
 
+@pytest.mark.parametrize(
+    ("lacks", "score", "expected", "is_ended"),
+    [
+        (False, 2.0, "few", False),
+        (True, 2.0, "more", False),
+        (True, 0.0, "few", True),
+        (True, KeyboardInterrupt, "few", False),
+    ],
+)
+def test_more_terms_are_kept_where_they_are_better(
+    monkeypatch, lacks, score, expected, is_ended
+):
+    """An interruption among them leaves what was found before."""
+    ended = []
+    searches = {"few": search_with(1.0, lacks), "more": search_with(score, False)}
+
+    def searched(learned, *_):
+        if learned == "more" and score is KeyboardInterrupt:
+            raise KeyboardInterrupt
+        return searches[learned]
+
+    monkeypatch.setattr(_trajectories, "with_most_probable_terms", lambda *_: "more")
+    monkeypatch.setattr(_trajectories, "_n_weights", len)
+    monkeypatch.setattr(_trajectories, "_searched_finely", searched)
+    monkeypatch.setattr(_trajectories, "_end", ended.append)
+    settings = TrajectorySearchSettings()
+    found = _trajectories._searched_among_more("all", "few", settings, "hypothesis")
+    assert found == (expected, searches[expected])
+    assert ended == [searches["few"]] * is_ended
+    assert found[1].is_stopped == (score is KeyboardInterrupt)
+
+
+def search_with(score, lacks_terms):
+    """A search that came to a score, and may lack terms."""
+    search = object.__new__(LinearisedTermSearch)
+    search.best = Result(None, 0.0, None, Stop.CONVERGED)
+    search.score, search.best_converged = score, (search.best, score, [0])
+    search.lacks_terms, search.repeats = lacks_terms, None
+    return search
+
+
 def table_of(sizes):
     """A table of equations with these numbers of terms, all of which may go."""
     table = object.__new__(TermTable)

@@ -26,8 +26,8 @@ class TrajectorySearchSettings:
         part `dense` of all, stands for a term that is not on offer. If such a set is
         the best where the last one was solved for, too, no other is tried near it:
         errors of Hill functions were 9.5e-4 with 44 of 60 terms, 9.3e-4 at best.
-    in_each : bool. Whether that counts for the terms of each equation, too: where some
-        terms are not on offer yet, and would be.
+    in_each : bool. Whether that counts for the terms of each equation, too: where more
+        terms are offered if so many stand for others.
     max_steps : int. Steps for one set of terms: they are many where noise is high.
     tol : float. Change of the states at which steps end, relative to their size, in
         units of the loop's tolerance.

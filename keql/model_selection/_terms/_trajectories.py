@@ -83,10 +83,15 @@ def search_trajectories(
 
 
 def _searched_among_more(learned, few, settings, hypothesis, *given):
-    """The search among few terms, or among more if very many of these are the best.
+    """The search of fields among few terms, or among more of them.
 
-    They stand for some that are not on offer then. Returns the learned model with the
-    terms that were searched, and the search.
+    If very many of the few are the best, they stand for some that are not on offer.
+
+    learned, few : LearnedModel. With equations of all terms, and of those that the
+        states suggest most.
+
+    Returns learned : LearnedModel. With equations of the terms that were searched.
+        search : LinearisedTermSearch. At its end.
     """
     more = ScreeningSettings.of_dense_sets()
     more = with_most_probable_terms(learned, hypothesis, more)
@@ -94,10 +99,11 @@ def _searched_among_more(learned, few, settings, hypothesis, *given):
     search = _searched_finely(few, how, hypothesis, *given)
     if search.is_stopped or search.repeats is not None or not search.lacks_terms:
         return few, search
-    wider = _searched_finely(more, settings, hypothesis, *given)
-    if wider.is_stopped or wider.score > search.score:
-        return more, wider
-    _end(search)
+    with keep_best(search):
+        wider = _searched_finely(more, settings, hypothesis, *given)
+        if wider.is_stopped or wider.score > search.best_converged[1]:
+            return more, wider
+        _end(search)
     return few, search
 
 
@@ -107,13 +113,15 @@ def _n_weights(learned):
 
 
 def _searched_finely(learned, settings, hypothesis, context, simpler, before):
-    """The LinearisedTermSearch of a learned model, at its end."""
+    """The LinearisedTermSearch of a learned model, at its end.
+
+    Of noisy trajectories on short steps in time if there are none on longer ones.
+    """
     given = learned, hypothesis, context, settings, simpler, before
     problem = _problem_of(learned, hypothesis, settings)
     search = _searched(problem, *given)
-    is_repeated = search.repeats is not None
-    is_field = len(learned.variables) > 1
-    if search.best is None and not (is_repeated or is_field or simpler):
+    is_open = search.best is None and search.repeats is None
+    if is_open and not (len(learned.variables) > 1 or simpler):
         # Steps of noisy data may be too long where equations are poorly known.
         finer = _problem_of(learned, hypothesis, settings, TrajectoryLimits.short())
         if sum(map(len, finer.times)) > sum(map(len, problem.times)):
@@ -122,7 +130,7 @@ def _searched_finely(learned, settings, hypothesis, context, simpler, before):
 
 
 def _searched(problem, learned, hypothesis, context, settings, simpler, before):
-    """The LinearisedTermSearch of a problem, at its end.
+    """The LinearisedTermSearch of a problem, at its end, or where it lacks terms.
 
     `before` are what is known from other searches, and the evidence reached there.
     """
