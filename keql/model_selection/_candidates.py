@@ -98,8 +98,7 @@ def candidates(two_step, given, settings):
     names = [t.name for t in two_step.setup.equations if t.depends_on is not None]
     if all(given.of_equation(name).n_terms is not None for name in names):
         exact_cubic_not = kernel_given  # of many terms the most probable are searched
-    if len(two_step.variables) > 2:
-        exact_cubic_not = exact_cubic_not or "it is tried in one space dimension only"
+    exact_cubic_not = exact_cubic_not or _why_too_many(two_step, _n_cubic(two_step))
     not_exact = _why_not_exact(two_step, given, settings)
     not_varying = kernel_given or _why_not_varying(two_step, given)
     return Hypotheses(
@@ -399,16 +398,21 @@ def _why_not_exact(two_step, given, settings):
     if given.n_terms is not None and has_functions:
         return "terms of exact states in space are those of polynomials"
     reason = _why_too_few(two_step) or why_not_integrated(two_step)
-    return reason or _why_too_many(two_step)
+    return reason or _why_too_many(two_step, len(two_step.equation.weights))
 
 
-def _why_too_many(two_step, most=30):
+def _n_cubic(two_step):
+    """How many terms a cubic polynomial of the inputs and operators has."""
+    n_columns = len(two_step.setup.unknown_names(two_step.variables))
+    return comb(n_columns - len(two_step.variables) + 3, 3)
+
+
+def _why_too_many(two_step, n_terms, most=84):
     """Why so many terms are not compared on grids of two coordinates; or empty.
 
-    Quadratic polynomials of up to six operators have no more than `most`.
+    Cubic polynomials of up to six operators have no more than `most`.
     """
-    n_terms = len(two_step.equation.weights)
-    if len(two_step.variables) == 2 or n_terms <= most:
+    if len(two_step.variables) <= 2 or n_terms <= most:
         return ""
     return f"in two space dimensions {n_terms} terms take long, more than {most}"
 

@@ -126,12 +126,11 @@ class ExactSearch(TrajectorySearch):
         if best is None:
             best = self._exact_from_anywhere(first.hypothesis)
             again = self._is_found_again(best, first, cubic)
-            if best and not (cubic.why_not or again):
+            if best and not (cubic.why_not or again or self.is_in_plane):
                 best = self._or_wider(best, cubic)
         for row in (cubic, wider):
             if best and not row.why_not:
-                offered = partial(self.two_steps, row.hypothesis)
-                best = or_more_terms(best, row.hypothesis, offered, self.context)
+                best = self._or_more_products(best, row.hypothesis)
         if are_many(self.two_step, self.context):
             self.leave_out([varying], "there are many functions")
         elif not varying.why_not:
@@ -242,6 +241,18 @@ class ExactSearch(TrajectorySearch):
         if not meets_data(other, *self.known):
             return best
         return or_simpler(other, self.table.exact_cubic, self.two_steps, self.context)
+
+    def _or_more_products(self, best, hypothesis):
+        """Exact states, or those of a wider hypothesis that are far more probable.
+
+        In a plane those that two steps led to, if they did: grids are so coarse there
+        that errors of predictions hardly tell equations apart.
+        """
+        _, known = self.direct.get(hypothesis.name, (None, None))
+        if self.is_in_plane and known and not best.result.interrupted:
+            return best.or_more_probable(known, self.criteria.wider)
+        offered = partial(self.two_steps, hypothesis)
+        return or_more_terms(best, hypothesis, offered, self.context)
 
     def _or_wider(self, best, row):
         """Exact states, or those of a wider hypothesis if these predict clearly better.

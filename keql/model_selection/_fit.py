@@ -219,6 +219,9 @@ class Fit:
 
     def unknown_part(self, criteria):
         """P with its posterior, to be held while other states are sought."""
+        if self.is_exact:
+            own = self.learned.equation
+            return FixedUnknownPart(own.basis, own.weights, own.posterior)
         if isinstance(self.problem.basis, FixedUnknownPart):
             return self.problem.basis
         posterior = self.with_residual_dispersion(criteria).model.posterior_weights()
@@ -481,20 +484,3 @@ def refit_states(fit, two_step, problem, start, context, damping=1e-4):
         stop=states.stop if equation.converged else equation.stop,
     )
     return replace(fit, two_step=two_step, problem=problem, result=result)
-
-
-def with_better_equation(fit, other, context):
-    """A fit, or its prior of the states with the equation of another fit.
-
-    The equation is the other one if states of the same prior then predict observations
-    better, each from all others.
-    """
-    if other.result.interrupted:
-        return fit.stopped(other.result.stop)
-    problem = fit.problem.with_basis(other.unknown_part(context.criteria))
-    start = problem.iterate(fit.result.solution.coefficients, np.empty(0))
-    held = refit_states(other, fit.two_step, problem, start, context)
-    if held.result.interrupted:
-        return fit.stopped(held.result.stop)
-    errors = [np.median(np.abs(each.left_out_errors)) for each in (held, fit)]
-    return held if errors[0] < errors[1] else fit

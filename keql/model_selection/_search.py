@@ -16,6 +16,7 @@ import numpy as np
 from keql._numerics.optimisation import Stop
 from keql.equation import PolynomialBasis, find_terms
 from keql.model_selection._beside._given_kernels import search_with_given_kernels
+from keql.model_selection._beside._held import with_better_equation, with_equation_of
 from keql.model_selection._beside._more_probable import (
     is_told_by_evidence,
     or_more_probable,
@@ -35,7 +36,6 @@ from keql.model_selection._fit import (
     JointFamily,
     fit_jointly,
     refit_states,
-    with_better_equation,
 )
 from keql.model_selection._selection import Selection
 from keql.model_selection._starts._annealing import (
@@ -133,8 +133,8 @@ class _Search:
         if exact is not None and self.exact.is_in_plane:
             row = row_of_terms(exact, self.table, *self.exact.known)
             if row is not None:
-                joint = self._with_terms_of(exact, row)
-                return replace(joint, integrated=exact).or_exact(exact)
+                best = replace(self._with_terms_of(exact, row), integrated=exact)
+                return self._or_exact_equation(best, exact).or_exact(exact)
         first, cubic, varying = self.table.at_collocation_points
         if self.context.near is not None:  # with the states the terms are known
             return self._with_known_terms(first.hypothesis)
@@ -223,6 +223,19 @@ class _Search:
         best = self._with_known_terms(with_terms_of(exact, row.hypothesis))
         joint = replace(best.joint, terms_path=exact.terms_path)
         return replace(best, joint=joint)
+
+    def _or_exact_equation(self, best, exact):
+        """A selection in a plane, or its states with the equation of exact states held.
+
+        If they predict better. The smooth prior of joint fits counts as knowledge of
+        the equation: coefficients of 12 equations seen with noise of 2 % were 2.2 of
+        their standard errors away from the truth, root mean square, beside 1.5 of those
+        of exact states. Exact data are often met better by the joint fit.
+        """
+        if best.joint.result.interrupted:
+            return best
+        held = with_equation_of(best.joint, exact, self.context)
+        return best.or_better(replace(best, joint=held))
 
     def _with_known_terms(self, hypothesis):
         """The joint fit of a hypothesis without superfluous terms."""

@@ -650,6 +650,42 @@ def fisher_in_two_dimensions(n=150):
     return in_two_dimensions(terms, lambda u: u - u**2, initial, 3.0, n)
 
 
+def allen_cahn_in_two_dimensions(n=150):
+    """u_t = 0.1 (u_xx + u_yy) + u - u^3."""
+
+    def initial(x, y):
+        waves = 0.4 * np.cos(x + 0.3) * np.cos(y) + 0.3 * np.sin(2 * x + y + 2)
+        return 0.2 + waves - 0.25 * np.cos(2 * y - 1)
+
+    terms = {"u": 1.0, "u^3": -1.0}
+    return in_two_dimensions(terms, lambda u: u - u**3, initial, 2.0, n)
+
+
+def random_plane(draw, n=150):
+    """What spreads in a plane, with one or two of u, u^2 and u^3 at random."""
+    rng, powers = np.random.default_rng((draw, 21)), {"u": 1, "u^2": 2, "u^3": 3}
+    while True:
+        sizes = rng.uniform(-1, 1), rng.uniform(-0.7, 0.7), -rng.uniform(0.3, 1)
+        chosen = rng.permutation(3)[: rng.integers(1, 3)]
+        terms = {[*powers][i]: sizes[i] for i in chosen}
+        heights, phases = rng.uniform(0.2, 0.6, 4), rng.uniform(0, 2 * np.pi, 4)
+        mean = rng.uniform(-0.3, 0.6)
+
+        def rate(u, terms=terms):
+            return sum(value * u ** powers[name] for name, value in terms.items())
+
+        def initial(x, y, heights=heights, phases=phases, mean=mean):
+            first, second, third, fourth = phases
+            waves = np.cos(x + first) * np.cos(y), 0.6 * np.sin(2 * x + y + second)
+            waves += 0.6 * np.cos(2 * y - third), 0.5 * np.cos(x - 2 * y + fourth)
+            return mean + sum(h * wave for h, wave in zip(heights, waves, strict=True))
+
+        with np.errstate(all="ignore"):
+            problem = in_two_dimensions(terms, rate, initial, 2.0, n)
+        if np.max(np.abs(problem.y)) < 6:  # false of what is not finite
+            return problem
+
+
 # --- equations that white noise drives ------------------------------------------------
 
 
@@ -1169,6 +1205,11 @@ def suite(n_random):
             problems["evolution", f"{name} {seed}"] = lambda draw, make=make, n=n: make(
                 n=n
             )
+        plane = partial(random_plane, seed)
+        problems["plane", f"{seed}"] = lambda draw, make=plane: make()
+        problems["plane", f"{seed} 2%"] = lambda draw, make=plane: make().with_noise(
+            0.02, draw
+        )
     fields = {
         "heat": heat,
         "heat on a ring": heat_on_ring,
@@ -1179,6 +1220,7 @@ def suite(n_random):
         "klein_gordon linear": partial(klein_gordon, 0.0),
         "two_d heat": heat_in_two_dimensions,
         "two_d fisher": fisher_in_two_dimensions,
+        "two_d allen_cahn": allen_cahn_in_two_dimensions,
         "two_d fisher in snapshots": partial(fisher_in_two_dimensions, (4, 45)),
         "two_d fisher at stations": partial(fisher_in_two_dimensions, (12, 16)),
         "telegraph": telegraph,

@@ -25,6 +25,7 @@ from keql.model_selection import (
     _search,
     _trajectory_search,
 )
+from keql.model_selection._beside._held import with_better_equation
 from keql.model_selection._candidates import Candidate, Hypotheses
 from keql.model_selection._criteria import Criteria, predicts_within_noise
 from keql.model_selection._exact_states import ExactSearch
@@ -32,7 +33,6 @@ from keql.model_selection._fit import Context, Fit, JointFamily
 from keql.model_selection._search import (
     fit_jointly,
     refit_states,
-    with_better_equation,
 )
 from keql.model_selection._selection import Selection
 from keql.model_selection._state_kernels import KernelCandidate, WarmStart

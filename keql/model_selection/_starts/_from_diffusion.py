@@ -180,9 +180,10 @@ class RepeatedStates:
 def or_more_terms(fit, hypothesis, offered, context):
     """A fit, or exact states of a wider hypothesis that are far more probable.
 
-    Where there is noise, without which equations are met or not, and of few functions
-    in one coordinate of space. They are looked for from the states of the fit, and from
-    those of two steps if no derivative of the highest order in space is found so.
+    Of few functions, where there is noise, without which equations are met or not, and
+    in a plane, where grids are so coarse that exact data are met by others, too. They
+    are looked for from the states of the fit, and from those of two steps if no
+    derivative of the highest order in space is found so.
 
     fit : Fit. Exact states of an equation, or those of the wider hypothesis already.
     hypothesis : Hypothesis. The wider one: how many terms there are.
@@ -194,11 +195,11 @@ def or_more_terms(fit, hypothesis, offered, context):
     criteria = context.criteria
     if fit.result.interrupted or fit.hypothesis.name == hypothesis.name:
         return fit
-    if hypothesis.n_terms is None or not sees_noise(fit.two_step):
+    in_plane = len(fit.two_step.variables) > 2
+    is_open = hypothesis.n_terms is not None and not are_many(fit.two_step, context)
+    if not (is_open and (in_plane or sees_noise(fit.two_step))):
         return fit
-    if len(fit.two_step.variables) > 2 or are_many(fit.two_step, context):
-        return fit  # so many terms take long there
-    if not predicts_within_noise(fit, fit.two_step, criteria):
+    if not (in_plane or predicts_within_noise(fit, fit.two_step, criteria)):
         return fit
     learned = offered()
     # A few products of three may be in the place of many of two.
