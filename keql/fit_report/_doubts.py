@@ -22,6 +22,7 @@ from keql.fit_report._report import percent
 from keql.fit_report._undetermined import (
     amplifying,
     coarse,
+    differs_on_grid,
     exhausted,
     interpolating,
     left_out_in_words,
@@ -126,6 +127,8 @@ def _of_equation(selection, given):
     doubts += not_exact(selection.misses_exact_fields, selection.better_without)
     size = PredictionScale(fit.observations).size
     error = selection.error / size if fit.is_exact else 0.0
+    if not given.equation_noise:
+        doubts += differs_on_grid(selection.bent)
     doubts += unsupported(selection.unsupported)
     doubts += missed(selection.misses, error) + coarse(selection.error_between)
     doubts += missed_smoothly(selection.misses_smoothly)

@@ -296,6 +296,20 @@ def coarse(error):
     ]
 
 
+def differs_on_grid(part):
+    """A sentence if a smooth joint fit has other coefficients than exact states.
+
+    part : float. In units of its size where states are; 0 if it is small.
+    """
+    if not part:
+        return []
+    return [
+        f"the equation differs by {percent(part, 1.0)} where states are from that with "
+        "the same terms which exact states obey, on a grid that may be coarse: its "
+        "coefficients are known no better. Observe more, or with less noise"
+    ]
+
+
 def unresolved(grid, change):
     """A sentence if exact states change by more than noise on a finer grid.
 

@@ -53,9 +53,10 @@ class Criteria:
         to their size, above which it is told.
     bent, bent_if_exact : float. Difference of an equation from that of the exact states
         which gave its terms, relative to its size, above which it is told; and the same
-        if two steps find no noise. With 2 % noise it was 1.7e-2 at most where kernels
-        are open, 6e-2 with one that does not suit; of exact data 8.3e-4 where
-        coefficients were right to 1e-3, and 2.7e-3 where they were not.
+        if noise that two steps find is below the latter, in units of the spread. With
+        2 % noise it was 1.7e-2 at most where kernels are open, 6e-2 with one that does
+        not suit; of exact data 8.3e-4 where coefficients were right to 1e-3, and 1.6e-3
+        at least where they were not.
     rival : float. Log odds up to which equations with other terms are told beside the
         one of the highest evidence: one to twenty, from which on
         evidence is called strong: Kass and Raftery, "Bayes factors", JASA 90, 1995.

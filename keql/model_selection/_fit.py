@@ -181,6 +181,12 @@ class Fit:
         noise = PredictionScale(self.observations).noise(levels)
         return self.error <= criteria.noise_limited * noise
 
+    @property
+    def noise_part(self):
+        """Noise that two steps find, relative to the spread of what was observed."""
+        scale = PredictionScale(self.observations)
+        return scale.noise(self.two_step.observation_noise) / scale.spread
+
     def noise_is_inactive(self, criteria):
         """Whether the noise levels are so high that they do not matter."""
         return self.misfit < criteria.inactive_misfit

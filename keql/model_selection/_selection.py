@@ -323,10 +323,12 @@ class Selection:
         Relative to the size of P where states are; 0 if it is not more than the
         criterion says.
         """
-        if self.terms_from is None:
+        source = self.terms_from.best if self.terms_from else self.integrated
+        if source is None:
             return 0.0
-        part = _difference(self.terms_from.best.learned.equations, self.best.learned)
-        noisy, criteria = sees_noise(self.best.two_step), self.criteria
+        part = _difference(source.learned.equations, self.best.learned)
+        criteria = self.criteria
+        noisy = self.best.noise_part > criteria.bent_if_exact
         most = criteria.bent if noisy else criteria.bent_if_exact
         return part if part > most else 0.0
 

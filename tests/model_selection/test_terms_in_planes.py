@@ -13,7 +13,8 @@ from scipy.integrate import solve_ivp
 
 from keql import IdentifiabilityWarning, OneStepKEqL
 from keql._numerics.optimisation import Result, Stop
-from keql.model_selection import _exact_states, _search
+from keql.fit_report._undetermined import differs_on_grid
+from keql.model_selection import _exact_states, _search, _selection
 from keql.model_selection._candidates import candidates
 from keql.model_selection._criteria import Criteria
 from keql.model_selection._exact_states import ExactSearch
@@ -96,6 +97,8 @@ def test_cubic_terms_in_a_plane_are_on_offer_if_they_are_not_too_many(
 class Exact:
     """What is asked of exact states in a plane."""
 
+    noise_part = 0.02  # that of the values, by which joint fits are told apart
+
     def __init__(self, error=0.0, interrupted=False):
         self.error, self.asked = error, []
         stop = Stop.KEYBOARD if interrupted else Stop.CONVERGED
@@ -148,9 +151,11 @@ def test_the_equation_of_exact_states_is_held_if_it_predicts_better(
     joint, held, exact = Exact(0.2), Exact(error), Exact()
     monkeypatch.setattr(_search, "with_equation_of", lambda *_: held)
     search = _search._Search.__new__(_search._Search)
-    search.context = None
+    search.context = SimpleNamespace(criteria=Criteria())
     found = search._or_exact_equation(Selection(joint), exact)
     assert found.joint is (held if is_held else joint)
+    joint.noise_part = 1e-6
+    assert search._or_exact_equation(Selection(joint), exact).joint is joint
     stopped = Selection(Exact(interrupted=True))
     assert search._or_exact_equation(stopped, exact) is stopped
 
@@ -158,6 +163,24 @@ def test_the_equation_of_exact_states_is_held_if_it_predicts_better(
 def test_an_interruption_leaves_the_equation_of_the_joint_fit(monkeypatch):
     monkeypatch.setattr(_search, "with_equation_of", lambda *_: Exact(interrupted=True))
     search = _search._Search.__new__(_search._Search)
-    search.context = None
+    search.context = SimpleNamespace(criteria=Criteria())
     found = search._or_exact_equation(Selection(Exact(0.2)), Exact())
     assert found.joint.result.interrupted and found.error == 0.2
+
+
+@pytest.mark.parametrize(
+    "noise, part, is_told",
+    [(0.0, 5e-4, False), (0.0, 5e-3, True), (0.02, 5e-3, False), (0.02, 0.05, True)],
+)
+def test_equations_that_differ_on_a_grid_are_told(noise, part, is_told, monkeypatch):
+    """Exact data promise more of the coefficients than noisy ones."""
+    monkeypatch.setattr(_selection, "_difference", lambda *_: part)
+    joint = SimpleNamespace(noise_part=noise, learned=SimpleNamespace())
+    exact = SimpleNamespace(learned=SimpleNamespace(equations=()))
+    assert Selection(joint).bent == 0
+    found = Selection(joint, integrated=exact).bent
+    assert found == (part if is_told else 0)
+    sentences = differs_on_grid(found)
+    assert bool(sentences) == is_told
+    if is_told:
+        assert f"differs by {100 * part:.2g} % where states are" in sentences[0]
